@@ -1,4 +1,4 @@
-"""Array libraries bound in: one module each; the library is loaded with its first device."""
+"""Bindings of array libraries, one module each; a library is loaded with its first device."""
 
 from __future__ import annotations
 

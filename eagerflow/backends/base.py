@@ -1,4 +1,4 @@
-"""What every backend does: bind ops to an array library and move arrays in and out."""
+"""The base class of backends: bind ops to an array library and move arrays in and out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
 
 __all__ = ["Backend", "PlacedBackend"]
 
-# Ops that only move data around need no arithmetic, so every dtype is fine as it is.
+# Ops that only move data need no arithmetic, so they take every dtype.
 MOVERS = frozenset({"shape", "indexing", "creation", "random", "control", "communication"})
 
 
 MANY = 1 << 14
-"""Elements from which an op of one array may have another kernel."""
+"""From so many elements on, an op of one array may have another kernel."""
 LARGE = 1 << 17
-"""Elements from which one of two may have another: threads share its work from here on."""
+"""From so many elements on, an op of two arrays may have another: threads share its work."""
 
 
 class _AsGiven(dict[Any, Any]):
@@ -44,30 +44,30 @@ AS_GIVEN = _AsGiven()
 
 
 class Backend:
-    """An array library: its namespace, its array type, and how ops reach its functions."""
+    """An array library: its namespace, its array type, and the binding of ops to its functions."""
 
     name: str
     xp: Any
     array_type: type[Any]
     host = False
-    """Whether its arrays are those of NumPy in this process's memory, its devices shares of the
-    processor's cores, and work is done when a call returns."""
+    """Whether its arrays are NumPy's in this process's memory, its devices are groups of CPU
+    cores, and calls are synchronous."""
     fuses = False
-    """Whether regions of captured functions become kernels that take its arrays; those of a
+    """Whether regions of captured functions are compiled to kernels for its arrays; those of a
     backend that is not ``host`` are made by ``region_call``."""
     records = False
-    """Whether what is started on a device can be recorded (``record``), to be started again."""
+    """Whether work on a device can be recorded (``record``) and replayed."""
     peers: Any = None
-    """What sends arrays to devices of other processes, without the host's memory; see ``nccl``."""
+    """Transfers to devices of other processes that bypass host memory; see ``nccl``."""
     marks = False
-    """Whether calls return before their work is done, so that ``mark`` has to tell when that is."""
+    """Whether calls are asynchronous, so that their end is determined by ``mark``."""
 
     def on(self, index: int) -> Any:
-        """Context in which what is computed and allocated is on the device with this index."""
+        """Context in which computations and allocations are on the device with this index."""
         return nullcontext()
 
     def kernel_module(self) -> Any:
-        """What collects kernels that are compiled together."""
+        """A container for kernels that are compiled together."""
         raise NotImplementedError(f"{type(self).__name__}.kernel_module")
 
     def region_call(
@@ -79,59 +79,59 @@ class Backend:
         index: int,
         module: Any,
     ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-        """A function of arrays to read and arrays to write that computes a region.
+        """A function of input and output arrays that computes a region.
 
-        They are on one device, most likely that with this index, which is current in its calls.
-        Its kernels are in ``module``, from ``kernel_module``, with those of others.
+        The arrays are on one device, expected to be that of this index, which is current in calls.
+        Its kernels are in ``module``, from ``kernel_module``, together with those of other regions.
         """
         raise NotImplementedError(f"{type(self).__name__}.region_call")
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """What starts again what ``work()`` starts on the current device, in one launch.
+        """Record the work that ``work()`` starts on the current device: a function that replays it.
 
-        That is for the same addresses: the caller answers for that. Now it is only recorded.
-        Raises whatever the library does where ``work`` cannot be recorded.
+        A replay is a single launch and uses the same addresses, which the caller keeps valid.
+        Nothing runs during recording. Raises errors of the library if ``work`` cannot be recorded.
         """
         raise NotImplementedError(f"{type(self).__name__}.record")
 
     def products(self, index: int) -> Callable[..., bool] | None:
-        """What starts products with epilogues on a device, if it is there: see ``cublaslt``."""
+        """The launcher of matrix products with epilogues, if available: see ``cublaslt``."""
         return None
 
     def queue(self) -> Any:
-        """In which order, of several, work is done on the current device that is started now."""
+        """The queue, of several on the current device, that receives work started now."""
         return None
 
     def address(self, array: Any) -> int:
-        """Where an array of this library begins in memory."""
+        """The address of an array of this library."""
         found: int = array.ctypes.data
         return found
 
     def renamed(self, array: Any) -> Any:
-        """Another array in the same memory, in row-major order, of which views are views."""
+        """Another array on the same memory, in row-major order, which is the base of its views."""
         raise NotImplementedError(f"{type(self).__name__}.renamed")
 
     def store(self, array: Any, values: Any) -> None:
-        """Give an array of the current device the values of one of any backend.
+        """Copy the values of an array of any backend into an array of the current device.
 
-        They are those of the moment, whatever happens to ``values`` later; on a device, it waits
-        only for values that lie elsewhere and are many.
+        Later changes of ``values`` have no effect; on a device, the call only blocks for large
+        arrays from elsewhere.
         """
         self.xp.copyto(array, values)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """A new array of arbitrary values."""
+        """A new uninitialized array."""
         return self.xp.empty(shape, dtype)
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         """The function of arrays and recorded attributes that computes ``op``."""
-        several = op.scalar is op.kernel  # steps, each of which would round
+        several = op.scalar is op.kernel  # several steps, each of which would round
         general = whole(op.kernel) if several else op.kernel
         kernel: Callable[..., Any] = partial(op.overrides.get(self.name, general), self.xp)
         if op.ufunc and self.name not in op.overrides:
             try:
                 kernel = attrgetter(op.ufunc)(self.xp)
-            except raised_here(AttributeError):  # the body of the op does without
+            except raised_here(AttributeError):  # the body of the op does not need it
                 pass
         if op.family in MOVERS:
             return kernel
@@ -144,9 +144,9 @@ class Backend:
         return kernel
 
     def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
-        """What computes ``op`` on few elements, and on many if that is something else.
+        """The function for ``op`` on few elements, and a different one for many, if there is one.
 
-        These are MANY of one array, and LARGE ones of two.
+        Many are MANY of one array, and LARGE of two.
         """
         return self.bind(op, dtype), None
 
@@ -157,14 +157,14 @@ class Backend:
             return None
         try:
             function: Callable[..., Any] = op.direct(self.xp)
-        except raised_here(AttributeError):  # a speed-up that this library does not offer
+        except raised_here(AttributeError):  # an optional fast path that this library lacks
             return None
         return function
 
     def _through_float32(
         self, kernel: Callable[..., Any], dtype: DType, /, *arrays: Any, **attributes: Any
     ) -> Any:
-        """Compute small floats in float32 and round the results, as BLAS knows no others."""
+        """Compute small floats in float32 and round the results, as BLAS does not support them."""
         wide = [a.astype(float32) if getattr(a, "dtype", None) == dtype else a for a in arrays]
         result = kernel(*wide, **attributes)
         if isinstance(result, tuple):
@@ -175,17 +175,17 @@ class Backend:
         return array.astype(dtype) if getattr(array, "dtype", None) == float32 else array
 
     def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
-        """What an element-wise kernel of a dtype gets for Python numbers of a type."""
+        """The replacements of Python numbers of a type in an element-wise kernel of a dtype."""
         return AS_GIVEN
 
     def wrapper(self, index: int) -> Callable[[Any], Any]:
-        """What makes an array on device ``index`` of a kernel's result that is a scalar."""
+        """A function that makes an array on device ``index`` of a kernel's scalar result."""
         return partial(self.asarray, dtype=None, index=index)
 
     def asarray(self, obj: Any, dtype: DType | None, index: int = 0) -> Any:
         """``obj``, a NumPy array or a number, as an array of this library on device ``index``.
 
-        Nothing is copied where it is one already.
+        Not copied if it is one already.
         """
         return self.xp.asarray(obj, dtype=dtype)
 
@@ -194,7 +194,7 @@ class Backend:
         return 0
 
     def receive(self, array: Any, index: int = 0) -> Any:
-        """An array of any backend on this one's device ``index``; no copy if it is there."""
+        """An array of any backend on device ``index`` of this one; not copied if it is there."""
         if isinstance(array, self.array_type):
             return array
         home = device_of(array)
@@ -210,18 +210,18 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__}.to_numpy")
 
     def synchronize(self) -> None:
-        """Wait until all kernels that were started have ended."""
+        """Wait until all started kernels have finished."""
 
     def mark(self) -> Any:
-        """A point in what the current device does one after the other; where it ``marks``."""
+        """An event in the current device's queue, for backends with ``marks``."""
         raise NotImplementedError(f"{type(self).__name__}.mark")
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        """The time from one mark of a device to a later one, that is waited for."""
+        """The seconds between two events of a device; waits for the later one."""
         raise NotImplementedError(f"{type(self).__name__}.seconds_between")
 
     def memory_stats(self, index: int) -> dict[str, int]:
-        """Bytes in use on the device with this index, where the library can tell."""
+        """Bytes in use on the device with this index, if the library reports them."""
         return {}
 
     def set_memory_limit(self, index: int, size: int | None) -> None:
@@ -229,13 +229,13 @@ class Backend:
         raise DeviceError(f"{self.name} cannot limit the memory of a device")
 
     def empty_cache(self, index: int) -> None:
-        """Give memory back that is kept for arrays to come, where the library keeps any."""
+        """Release cached memory, if the library caches any."""
 
 
 class PlacedBackend(Backend):
-    """A library that computes on one current device of several, as CUDA's do.
+    """A library with a current device among several, as for CUDA.
 
-    Kernels and allocations run where their arrays are, whatever device is current; users
+    Kernels and allocations run on the devices of their arrays, regardless of the current one; users
     never set it themselves.
     """
 
@@ -251,7 +251,7 @@ class PlacedBackend(Backend):
         return None if direct is None else partial(self._at_home, direct)
 
     def _at_home(self, kernel: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
-        """``kernel`` on the device of its first array or, without one, where the result goes."""
+        """Run ``kernel`` on the device of its first array or, without one, of the result."""
         for x in args:
             if isinstance(x, self.array_type):
                 with self.on(self.locate(x)):

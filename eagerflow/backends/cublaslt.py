@@ -1,14 +1,14 @@
 """Products of matrices by cuBLASLt, through nvmath-python, an optional package.
 
-Other than cuBLAS in CuPy's hands, they can be recorded in a CUDA graph, and do on the way out what
-follows on a product: adding a bias, activations, the gradient of one. What depends on shapes and
-strides is planned once for each way in which arrays lie.
+Unlike cuBLAS through CuPy, they can be recorded in a CUDA graph, and support epilogues: adding a
+bias, activations, the gradient of one. A product is planned once for each combination of shapes and
+strides.
 
-cuBLASLt thinks in columns: an array of rows is to it the transposed matrix. So it is asked for
-(x1·x2)ᵀ = x2ᵀ·x1ᵀ, in which a bias of our columns is one of its rows, as it wants them.
+cuBLASLt is column-major: it sees a row-major array as the transposed matrix. So it computes
+(x1·x2)ᵀ = x2ᵀ·x1ᵀ, in which a bias over our columns is one over its rows, as it requires.
 
-Names and signatures are those of nvmath-python 1.0. Checked on a look-alike that computes by NumPy;
-not run on a GPU yet.
+Names and signatures are those of nvmath-python 1.0. Checked with a mock that computes by NumPy; not
+run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from eagerflow.extras import load_if_there
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 
-MAX_WORKSPACE_BYTES = 32 << 20  # what NVIDIA's guide names for Hopper
-ALIGNMENT_BYTES = 16  # of what operands begin at, which algorithms may count on
+MAX_WORKSPACE_BYTES = 32 << 20  # NVIDIA's recommendation for Hopper
+ALIGNMENT_BYTES = 16  # the alignment of operands that algorithms may rely on
 MAX_PLANNED = 1024
 EPILOGUES = frozenset(
     "default bias relu relu_bias gelu gelu_bias gelu_aux gelu_aux_bias dgelu dgelu_bgrad".split()
 )
-"""What can follow on a product, by cuBLASLt's names; gelu is the form with tanh. With "aux" its
-argument is written too, "dgelu" reads that; "bgrad" also gives the sums of the columns."""
-AUX_MULTIPLE = 8  # of which the number of columns is where there is such an argument
+"""Epilogues of a product, by cuBLASLt's names; gelu is the form with tanh. "aux" also
+writes its argument, which "dgelu" reads; "bgrad" also computes the sums of the columns."""
+AUX_MULTIPLE = 8  # the number of columns must be a multiple, if there is such an argument
 
-_TYPES = {  # names of the data's type, and of the type of sums and scales
+_TYPES = {  # types of the data, and of sums and scales
     "float16": ("CUDA_R_16F", "CUDA_R_32F", "COMPUTE_32F"),
     "bfloat16": ("CUDA_R_16BF", "CUDA_R_32F", "COMPUTE_32F"),
     "float32": ("CUDA_R_32F", "CUDA_R_32F", "COMPUTE_32F"),
@@ -44,7 +44,7 @@ _TYPES = {  # names of the data's type, and of the type of sums and scales
 
 
 class Matrices(NamedTuple):
-    """How cuBLASLt sees an array: matrices whose columns, ``stride`` apart, lie one by one."""
+    """An array as cuBLASLt sees it: matrices of contiguous columns, ``stride`` apart."""
 
     rows: int
     columns: int
@@ -52,11 +52,11 @@ class Matrices(NamedTuple):
     batch: int
     batch_stride: int
     turned: bool
-    """Whether they are the array's own matrices, and not these transposed."""
+    """False if they are transposed matrices of the array"""
 
 
 def seen(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Matrices | None:
-    """The matrices along the last two axes of an array; None where they do not lie so.
+    """The matrices along the last two axes of an array; None for other strides.
 
     >>> seen((4, 3), (12, 4), 4)
     Matrices(rows=3, columns=4, stride=3, batch=1, batch_stride=0, turned=False)
@@ -85,7 +85,7 @@ def seen(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> M
 
 
 def _operands(x1: Any, x2: Any, out: Any) -> tuple[Matrices, Matrices, Matrices] | None:
-    """How the arrays of a product are seen: stacks on the left of one matrix are one matrix."""
+    """The layouts of a product's arrays; a stack times a single matrix is one product."""
     shapes = [(x.shape, x.strides) for x in (x1, x2, out)]
     if x1.ndim > 2 and x2.ndim == 2 and x1.flags.c_contiguous:
         for i in (0, 2):
@@ -99,7 +99,7 @@ def _operands(x1: Any, x2: Any, out: Any) -> tuple[Matrices, Matrices, Matrices]
 
 
 def cublaslt(cupy: Any) -> CublasLt | None:
-    """The library on the GPU that is current; None where it, or nvmath-python, is not there."""
+    """The library for the current GPU; None if it, or nvmath-python, is missing."""
     names = ("nvmath", "nvmath.bindings.cublas", "nvmath.bindings.cublasLt")
     loaded = [load_if_there(name) for name in names]
     if None in loaded:
@@ -107,7 +107,7 @@ def cublaslt(cupy: Any) -> CublasLt | None:
     nvmath, blas, bindings = loaded
     try:
         return CublasLt(cupy, bindings, nvmath.CudaDataType, blas.ComputeType)
-    except raised_here(RuntimeError):  # the package is there, but not what it binds
+    except raised_here(RuntimeError):  # the package is installed, but not the library that it binds
         return None
 
 
@@ -125,10 +125,11 @@ class CublasLt:
     def __call__(
         self, epilogue: str, x1: Any, x2: Any, out: Any, vector: Any = None, matrix: Any = None
     ) -> bool:
-        """Start ``out = x1 @ x2`` with one of EPILOGUES on the current stream; whether it can.
+        """Start ``out = x1 @ x2`` with one of EPILOGUES on the current stream; False if
+        unsupported.
 
-        ``vector`` is a bias, or takes the sums of columns; ``matrix`` takes the argument of gelu,
-        or holds it. Both, and ``out``, are in row-major order, and all are of one dtype.
+        ``vector`` is a bias, or receives the sums of columns; ``matrix`` receives or holds the
+        argument of gelu. Both, and ``out``, are in row-major order, and all are of one dtype.
         """
         arrays = [x for x in (x1, x2, out, vector, matrix) if x is not None]
         if any(x.data.ptr % ALIGNMENT_BYTES or x.dtype != out.dtype for x in arrays):
@@ -160,7 +161,7 @@ class CublasLt:
 
 
 class _Planned:
-    """A product of arrays of certain shapes and strides, with the algorithm for it."""
+    """A product for given shapes and strides, with its algorithm."""
 
     def __init__(
         self, owner: CublasLt, epilogue: str, operands: tuple[Matrices, ...], dtype: Any
@@ -182,7 +183,7 @@ class _Planned:
         self._chosen = np.zeros(1, library.matmul_heuristic_result_dtype)
 
     def _free(self, destroy: Callable[[int], None], what: int) -> None:
-        weakref.finalize(self, destroy, what).atexit = False  # the driver ends with the process
+        weakref.finalize(self, destroy, what).atexit = False  # released with the process
 
     def _describe(self, **attributes: int) -> None:
         """Set attributes of the product."""
@@ -206,14 +207,14 @@ class _Planned:
         return layout
 
     def point(self, vector: Any, matrix: Any) -> None:
-        """Tell where a bias or the sums of columns are, and the argument of gelu."""
+        """Set the addresses of the bias or the sums of columns, and of the argument of gelu."""
         if vector is not None:
             self._describe(BIAS_POINTER=vector.data.ptr)
         if matrix is not None:
             self._describe(EPILOGUE_AUX_POINTER=matrix.data.ptr)
 
     def choose(self) -> bool:
-        """Ask for the best algorithm; whether there is one."""
+        """Select the best algorithm; False if there is none."""
         own = self._library
         preference = own.matmul_preference_create()
         try:
@@ -230,7 +231,7 @@ class _Planned:
             own.matmul_algo_get_heuristic(
                 self._owner.handle, self._about, a, b, d, d, preference, 1, chosen, found
             )
-        except own.cuBLASLtError:  # this way or that it says that it has none
+        except own.cuBLASLtError:  # one of the two ways in which it reports that there is none
             return False
         finally:
             own.matmul_preference_destroy(preference)
@@ -241,7 +242,7 @@ class _Planned:
         cupy, own = self._owner.cupy, self._library
         a, b, d = self._layouts
         size = int(self._chosen["workspace_size"][0])
-        # Given back at once: the next user comes later in the stream.
+        # Returned to the pool at once: the next use is later in the stream.
         workspace = cupy.empty((size,), np.dtype(np.uint8)) if size else None
         own.matmul(
             self._owner.handle,

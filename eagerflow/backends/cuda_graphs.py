@@ -1,8 +1,7 @@
-"""CUDA graphs: what is started on a GPU's stream, kept to be started again in one launch.
+"""CUDA graphs: work on a GPU's stream, recorded and replayed in one launch.
 
-A graph holds the addresses and numbers that its kernels were given while it was recorded, so it
-may be launched where all of them are what they were. Checked on a look-alike of CuPy; not run on a
-GPU yet.
+A graph holds the addresses and numbers that its kernels had during recording, so it may only be
+launched while these are unchanged. Checked with a mock of CuPy; not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from eagerflow.runtime.collector import young
 
 
 class CudaGraph:
-    """What ``work()`` starts on the GPU that is current, which is recorded and not run.
+    """The work that ``work()`` starts on the current GPU, recorded without running it.
 
-    A call starts it on the stream that is current then. Raises what ``work`` raises, and CuPy's
-    errors where it waits for the GPU, or calls a library that cannot be recorded, as cuBLAS through
-    CuPy. The memory that it takes meanwhile is the graph's own. Several threads may record at once.
+    A call launches it on the current stream. Raises errors of ``work``, and CuPy's errors if it
+    synchronizes, or calls a library that cannot be recorded, such as cuBLAS through CuPy. Memory
+    that it allocates belongs to the graph. Several threads may record at once.
     """
 
     def __init__(self, cupy: Any, work: Callable[[], None]) -> None:
         self._memory = cupy.cuda.MemoryPool()
-        # The stream that most work is on cannot be recorded, nor one that waits for it.
+        # The default stream cannot be recorded, nor one that waits for it.
         stream = cupy.cuda.Stream(non_blocking=True)
         with cupy.cuda.using_allocator(self._memory.malloc), stream, young():
             try:
-                # In CuPy's mode of recording, "relaxed", other threads may allocate meanwhile.
+                # In CuPy's capture mode "relaxed", other threads may allocate meanwhile.
                 stream.begin_capture()
                 work()
             except BaseException:
-                with suppress(Exception):  # what was recorded is perhaps invalid
+                with suppress(Exception):  # the recording may be invalid
                     stream.end_capture()
                 raise
             self._graph = stream.end_capture()

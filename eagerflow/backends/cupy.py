@@ -1,10 +1,9 @@
 """NVIDIA GPUs: CuPy, an optional package.
 
-Importing this module loads nothing; the first GPU that is counted or used loads CuPy.
-What was run where: names and signatures were checked against CuPy 14.2 itself, the logic of
-devices and transfers against a look-alike in ``tests/backends``. Nothing here has yet run on
-a GPU; the tests marked ``gpu`` do where there is one. The kernels of captured functions have run on
-that look-alike too, compiled for the CPU.
+Importing this module loads nothing; the first GPU that is counted or used loads CuPy. Status: names
+and signatures were checked against CuPy 14.2 itself, the logic of devices and transfers against a
+mock in ``tests/backends``. Nothing here has yet run on a GPU; the tests marked ``gpu`` do where
+there is one. The kernels of captured functions have run on that mock too, compiled for the CPU.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
 __all__ = ["CupyBackend", "count_devices"]
 
 MAX_STORED_BYTES = 1 << 9
-"""Bytes of the host that go to a device as numbers of kernels: more are copied."""
+"""Host arrays of up to so many bytes are passed as kernel arguments; larger ones are copied."""
 _DEFAULT_STREAM_OF_THREAD = 2  # cudaStreamPerThread
 
 
 @cache
 def count_devices() -> int:
-    """How many GPUs CuPy sees; 0 without CuPy or without a driver, and no error then."""
+    """The number of GPUs that CuPy sees; 0, without an error, without CuPy or a driver."""
     try:
         import cupy
     except ImportError:
@@ -118,7 +117,7 @@ class CupyBackend(PlacedBackend):
 
     def queue(self) -> tuple[int, int]:
         stream: int = self.xp.cuda.get_current_stream().ptr
-        # Where each thread has a default stream of its own, all of these go by one number.
+        # With per-thread default streams, all of these share one number.
         return stream, get_ident() if stream == _DEFAULT_STREAM_OF_THREAD else 0
 
     def address(self, array: Any) -> int:
@@ -146,7 +145,7 @@ class CupyBackend(PlacedBackend):
 
     def asarray(self, obj: Any, dtype: DType | None, index: int = 0) -> Any:
         with self.on(index):
-            # The user may change the memory as soon as this returns, so the copy must be over.
+            # The user may change the memory after this call, so the copy has to be complete.
             return self.xp.asarray(obj, dtype=dtype, blocking=True)
 
     def receive(self, array: Any, index: int = 0) -> Any:
@@ -155,8 +154,8 @@ class CupyBackend(PlacedBackend):
         source, target = array.device, self.on(index)
         if source.id == target.id:
             return array
-        # Each GPU has streams of its own: the values must be there before the copy starts,
-        # and their memory must not be used again before it is over.
+        # Each GPU has streams of its own: the values must be complete before the copy starts, and
+        # their memory must not be reused before the copy is complete.
         source.synchronize()
         with source:
             packed = self.xp.ascontiguousarray(array)
@@ -196,7 +195,7 @@ class CupyBackend(PlacedBackend):
         return milliseconds * 1e-3
 
     def memory_stats(self, index: int) -> dict[str, int]:
-        """Bytes in use by arrays, held by the pool, allowed (0: all), free and in all."""
+        """Bytes used by arrays, held by the pool, allowed (0: all), free and in total."""
         with self.on(index) as gpu:
             pool = self.xp.get_default_memory_pool()
             free, total = gpu.mem_info

@@ -1,13 +1,13 @@
-"""Arrays from GPU to GPU of two processes: NCCL, through ``cupy.cuda.nccl``.
+"""Transfers between GPUs of two processes: NCCL, through ``cupy.cuda.nccl``.
 
-Names and signatures were checked against CuPy 14.2 with NCCL 2.32. The logic has run on a
-look-alike, and on no GPU yet.
+Names and signatures were checked against CuPy 14.2 with NCCL 2.32. The logic has run on a mock, and
+on no GPU yet.
 
-What is sent are bytes, so that each dtype arrives as it is. CuPy's communicators block: making one
-returns when the other end makes its own, and the first transfer when the other end begins its own,
-as they connect then. If the other end has died meanwhile, that can be never. After that, a call
-puts a kernel into a stream and returns, and the kernel waits for that of the other end. A
-communicator that is aborted lets these kernels end without an error, whatever they have written.
+Arrays are sent as bytes, so that each dtype is preserved. CuPy's communicators block: the
+constructor returns when the other end calls its own, and the first transfer when the other end
+begins its own, since they connect then. If the other end has died meanwhile, they never return.
+Later calls enqueue a kernel in a stream and return, and the kernel waits for that of the other end.
+If a communicator is aborted, these kernels end without an error, even with incomplete data.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ INSTALL = "CuPy finds no NCCL (pip install nvidia-nccl-cu12, or nvidia-nccl-cu13
 
 
 class Staged(NamedTuple):
-    """An array's numbers in memory of their own, and the event from which on they are there."""
+    """An array's numbers in memory of their own, and the event after which they are complete."""
 
     array: Any
     ready: Any
 
 
 class Nccl:
-    """NCCL as CuPy finds it. ``on`` gives the context of a device by its index.
+    """NCCL as found by CuPy. ``on`` returns the context of a device by its index.
 
-    ``version`` is its name with its version, or "" with what is ``missing``.
+    ``version`` is its name with its version, or "" with the reason in ``missing``.
     """
 
     def __init__(self, xp: Any, on: Callable[[int], Any]) -> None:
         self._xp, self._on = xp, on
-        with warnings.catch_warnings():  # CuPy tells of a library that it does not find
+        with warnings.catch_warnings():  # CuPy warns of a library that it does not find
             warnings.simplefilter("ignore")
             self._module = load_if_there("cupy.cuda.nccl")
         if self._module is None or not self._module.available:
@@ -53,25 +53,26 @@ class Nccl:
         self.missing = ""
 
     def place(self, index: int) -> str:
-        """What tells the GPUs of a machine apart, also for processes that see some of them."""
+        """An identifier of a GPU within a machine, also for processes that see some of them."""
         with self._on(index) as gpu:
             found: str = gpu.pci_bus_id
         return found
 
     def unique_id(self) -> bytes:
-        """What both ends of a new pair have to know: the process that asks is to be one of them."""
+        """The id that both ends of a new pair need; the caller has to be one of them."""
         found: bytes = self._module.get_unique_id()
         return found
 
     def end(self, index: int, unique_id: bytes, rank: int) -> NcclEnd:
-        """The end of a pair on a device; it returns when the other end, of rank 1 - rank, is there.
+        """Create one end of a pair on a device; returns when the other end, of rank 1 - rank,
+        joins.
 
-        Raises whatever the library raises where that cannot be.
+        Raises errors of the library if that fails.
         """
         return NcclEnd(self._xp, self._module, self._on(index), unique_id, rank)
 
     def staged(self, array: Any, dtype: Any) -> Staged:
-        """The numbers that an array has now, in row-major order and as this dtype."""
+        """The current values of an array, copied in row-major order and as this dtype."""
         return _staged(self._xp, array, dtype)
 
 
@@ -84,7 +85,7 @@ def _staged(xp: Any, array: Any, dtype: Any) -> Staged:
 
 
 class NcclEnd:
-    """One end of a communicator of two devices, for one thread, and arrays one way at a time."""
+    """One end of a communicator of two devices, for one thread; arrays go one way at a time."""
 
     def __init__(self, xp: Any, module: Any, gpu: Any, unique_id: bytes, rank: int) -> None:
         self._xp, self._module, self._gpu = xp, module, gpu
@@ -107,7 +108,7 @@ class NcclEnd:
         with self._gpu:
             made = [self._xp.empty(shape, dtype) for shape, dtype in specs]
             free = self._xp.cuda.Event()
-            free.record()  # the memory may have been used by what is still at work
+            free.record()  # the memory may still be in use by earlier work
             self._stream.wait_event(free)
             self._start(self._communicator.recv, made)
         return made
@@ -124,7 +125,7 @@ class NcclEnd:
         self._over.record(self._stream)
 
     def meet(self, sends: bool) -> None:
-        """Begin to send or to receive a byte: the two ends connect with their first transfer."""
+        """Begin to send or receive one byte: the two ends connect at their first transfer."""
         if sends:
             with self._gpu:
                 byte = self._xp.empty((1,), np.uint8)
@@ -133,7 +134,7 @@ class NcclEnd:
             self.receive([((1,), np.uint8)])
 
     def is_done(self) -> bool:
-        """Whether all that was begun is over; what the library raises where it cannot be."""
+        """Whether all transfers are complete; raises errors of the library."""
         with self._gpu:
             done: bool = self._over.done
             self._communicator.check_async_error()
@@ -142,6 +143,6 @@ class NcclEnd:
         return done
 
     def abort(self) -> None:
-        """End what is at work, and the communicator."""
+        """Abort pending transfers and the communicator."""
         with self._gpu:
             self._communicator.abort()

@@ -37,7 +37,7 @@ KEPT_BYTES = 31 << 20
 
 
 def quiet_runner() -> Callable[..., Any]:
-    """``run(f, *args)`` calls ``f`` where NumPy neither warns nor raises on floats.
+    """A function ``run(f, *args)`` that calls ``f`` with NumPy's floating-point warnings off.
 
     NumPy keeps its error state in a context variable. A context of our own costs 20 ns a
     call, an ``errstate`` 1 µs, and neither the user's settings nor the warning filters are
@@ -52,16 +52,16 @@ _shared = quiet_runner()
 
 
 def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
-    """``f(...)`` as kernels are called, once more with what the garbage collector gives back.
+    """Call ``f`` as kernels are called; on MemoryError, collect garbage and retry once.
 
-    ``f`` changes nothing. Raises OutOfMemoryError.
+    ``f`` must have no side effects. Raises OutOfMemoryError.
     """
     run, again = _shared, False
     while True:
         try:
             return run(f, *args, **named)
         except raised_here(RuntimeError) as error:
-            # another thread, or this one, is in the context already
+            # another thread, or an outer call, has entered the context already
             if "cannot enter context" not in str(error) or run is not _shared:
                 raise
             run = quiet_runner()
@@ -77,12 +77,12 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
 _SHARED = SAME_BITS | (
     {"maximum", "minimum"} if platform.machine() in ("x86_64", "AMD64") else set()
 )
-"""Instructions of which machine code gives NumPy's bits. Where two zeros are compared, the larger
-one is the second on these machines; others order them by their signs."""
+"""Instructions with NumPy's bits in machine code. Of two zeros, maximum and minimum give the
+second on x86; other processors order zeros by sign."""
 
 
 def _compiled(body: Any, kernel: Any, least: int) -> Any:
-    """A body as machine code on arrays of so many elements that lie plainly, else a kernel."""
+    """A body compiled for contiguous arrays of at least so many elements, otherwise a kernel."""
 
     def many(*arrays: Any) -> Any:
         if least:
@@ -101,20 +101,20 @@ def _compiled(body: Any, kernel: Any, least: int) -> Any:
 
 
 def _plain(array: Any) -> bool:
-    """Whether an array lies in row-major order, or is one number repeated."""
+    """Whether an array is contiguous in row-major order, or a single number repeated."""
     return array.flags.c_contiguous or not any(array.strides)
 
 
 # Numbers ---------------------------------------------------------------------------------------
 
-MAX_NUMBERS = 256  # of one type and dtype that are kept
-_FULL_WIDTH = frozenset("fdlqi")  # dtypes whose ufuncs take numbers in them as they are
+MAX_NUMBERS = 256  # cached per type and dtype
+_FULL_WIDTH = frozenset("fdlqi")  # dtypes for which ufuncs take Python numbers unchanged
 
 
 class _Numbers(dict[Any, Any]):
-    """Python numbers of one type as arrays without axes: with these, ufuncs take half the time.
+    """Python numbers of one type as 0-d arrays, which halve the time of ufuncs.
 
-    What is not a number of the dtype stays as it is, for ufuncs know what to do with it.
+    Numbers that do not fit the dtype stay as they are; ufuncs handle them.
     """
 
     def __init__(self, dtype: DType) -> None:
@@ -122,7 +122,7 @@ class _Numbers(dict[Any, Any]):
         self._zeros = [quietly(np.array, zero, dtype) for zero in (0.0, -0.0)]
 
     def __missing__(self, number: Any) -> Any:
-        if number == 0:  # of which there are two, with one place in a dict
+        if number == 0:  # 0.0 and -0.0 would share one key of a dict
             return self._zeros[math.copysign(1.0, number) < 0]
         try:
             made = quietly(np.array, number, self._dtype)
@@ -138,44 +138,44 @@ def _numbers(scalar: type, dtype: DType) -> _Numbers:
     return _Numbers(dtype)
 
 
-# Memory of others ------------------------------------------------------------------------------
+# Foreign memory --------------------------------------------------------------------------------
 
 lent: dict[int, weakref.ref[Any]] = {}
-"""By identity, arrays of others whose memory tensors share."""
+"""By identity, foreign arrays with memory shared by tensors."""
 
 
 def owner_of(array: Any) -> Any:
-    """The NumPy array that the memory of a view belongs to."""
+    """The NumPy array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def lend(array: Any) -> None:
-    """Remember that tensors share the memory of this array, which may be written from outside."""
+    """Remember that tensors share the memory of this array, which other code may write."""
     owner = owner_of(array)
     lent[id(owner)] = weakref.ref(owner, partial(lent.pop, id(owner)))
 
 
 def is_shared(array: Any) -> bool:
-    """Whether the memory of an array is that of one that came from outside."""
+    """Whether the memory of an array is shared with a foreign array."""
     return isinstance(array, np.ndarray) and id(owner_of(array)) in lent
 
 
 def unshared(array: Any) -> Any:
-    """An array, or a copy of it, laid out alike, where its memory came from outside."""
+    """An array, or a copy with the same layout if its memory is shared with a foreign array."""
     own = type(array) is np.ndarray and array.base is None and id(array) not in lent
     return copied_alike(array) if not own and is_shared(array) else array
 
 
 def copied_alike(array: Any) -> Any:
-    """A copy with the same strides, gaps included: NumPy's functions round by them.
+    """A copy with the same strides, gaps included: rounding in NumPy's functions depends on them.
 
     >>> copied_alike(np.arange(6)[::-2]).strides
     (-16,)
     """
     if not isinstance(array, np.ndarray):
-        return array.copy()  # another backend's
+        return array.copy()  # of another backend
     if array.flags.forc:
         return np.array(array)
     low, high = byte_bounds(array)
@@ -186,7 +186,7 @@ def copied_alike(array: Any) -> Any:
 
 
 def is_foreign(array: Any) -> bool:
-    """Whether the memory of an array was made by something else than NumPy or the pool.
+    """Whether the memory of an array was allocated by neither NumPy nor the pool.
 
     >>> is_foreign(np.ones(3)), is_foreign(np.frombuffer(bytearray(8), "u1"))
     (False, True)
@@ -206,16 +206,16 @@ class NumpyBackend(Backend):
     empty = staticmethod(buffers.empty)
 
     def __init__(self) -> None:
-        # glibc gives freed memory above a threshold back to the system, and mapping fresh pages
-        # costs more than arithmetic on them. The threshold follows the largest block freed, up
-        # to 32 MiB, so freeing one block, whose pages are never touched, lets steps that
-        # allocate the same sizes again and again keep their pages.
+        # glibc returns freed memory above a threshold to the system, and mapping fresh pages costs
+        # more than arithmetic on them. The threshold follows the largest block freed, up to 32 MiB,
+        # so freeing one block, whose pages are never touched, lets steps that allocate the same
+        # sizes repeatedly keep their pages.
         np.empty(KEPT_BYTES, np.uint8)
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         few, many = self.bind_by_size(op, dtype)
         if many is None or op.scalar in _SHARED:
-            return few  # which plans tell where to write
+            return few  # plans pass ``out`` to it
 
         def kernel(x: Any) -> Any:
             return few(x) if x.size < MANY else many(x)

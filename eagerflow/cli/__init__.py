@@ -27,15 +27,15 @@ COMMANDS = {
     "cache": "cache",
     "completion": "completion",
 }
-"""Each command, in the order of the help, and the module here that has its ``add_`` function.
+"""Each command, in the order of the help, and the submodule with its ``add_`` function.
 
-A module is loaded when its command is asked for: with all of them each command would take twice as
-long to start.
+A module is imported only for its command: importing all of them would double the start-up time of
+each command.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit status: 0, 1 for a difference or a fault, 2 for an error.
+    """Run the command; returns its exit status: 0, 1 for a difference or a fault, 2 for an error.
 
     ``arguments`` are those of the command line (default: the process's own).
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EagerflowError as error:
         print(f"eagerflow {options.command}: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+    except BrokenPipeError:  # the reader of our output, such as head, has closed it
         sys.stderr.close()
         return 0
     except OSError as error:
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser(wanted: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The parser of the command line, with the commands ``wanted`` if all of these are known.
+    """The parser of the command line, with the commands ``wanted`` if all of them are known.
 
-    Without them, or with others, it has all commands.
+    Otherwise it has all commands.
 
     >>> from eagerflow.cli import make_parser
     >>> make_parser(["demo"]).parse_args(["demo"]).epochs

@@ -1,4 +1,4 @@
-"""``eagerflow bench-serve``: how many requests a server answers, and how fast."""
+"""``eagerflow bench-serve``: the request rate and the latencies of a running server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eagerflow.serving.load import Load, LoadResult, Question, apply_load, rows_
 __all__ = ["add_bench_serve"]
 
 FIRST_RATE, ENOUGH = 100.0, 0.95
-"""Without rates, they double from here until fewer than this share of the requests is answered."""
+"""Without given rates, they double from here until a smaller share than this is answered."""
 
 
 def add_bench_serve(commands: Any) -> None:
@@ -97,11 +97,11 @@ def _facts(result: LoadResult) -> dict[str, Any]:
     }
 
 
-# What is sent ------------------------------------------------------------------------------------
+# The request -------------------------------------------------------------------------------------
 
 
 def _question(options: argparse.Namespace) -> Question:
-    """The request: zeros for what the model says that it expects, or what was given."""
+    """The request: zeros for the model's inputs, or the given file."""
     url = options.url.rstrip("/")
     context = ssl.create_default_context(cafile=options.authority) if options.authority else None
     headers = {}
@@ -123,7 +123,7 @@ def _question(options: argparse.Namespace) -> Question:
 
 
 def _zeros(inputs: list[dict[str, Any]], rows: int) -> bytes:
-    """A request of the Open Inference Protocol; free sizes are the number of rows, then 1."""
+    """An Open Inference Protocol request; the first free size is the number of rows, others 1."""
     tensors = []
     for told in inputs:
         shape = [rows if i == 0 and n < 0 else max(n, 1) for i, n in enumerate(told["shape"])]
@@ -136,7 +136,7 @@ def _zeros(inputs: list[dict[str, Any]], rows: int) -> bytes:
 
 
 class _Asked:
-    """What a server says of its models."""
+    """Queries a server's metadata."""
 
     def __init__(self, url: str, headers: dict[str, str], context: Any) -> None:
         if not url.startswith(("http://", "https://")):
@@ -146,7 +146,7 @@ class _Asked:
         self.url, self.headers, self.context = url, headers, context
 
     def json(self, path: str, body: bytes | None = None) -> Any:
-        """The answer to a GET, or to a POST of a body."""
+        """The response to a GET, or to a POST of a body."""
         request = urllib.request.Request(self.url + path, body, self.headers)
         try:
             with urllib.request.urlopen(request, timeout=10, context=self.context) as answer:
@@ -161,7 +161,7 @@ class _Asked:
         return found
 
     def first_model(self) -> str:
-        """The name of the first model that is ready."""
+        """The name of the first ready model."""
         for told in self.json("/v2/repository/index", b'{"ready": true}'):
             return str(told["name"])
         raise EagerflowError("no model is ready", received=self.url)

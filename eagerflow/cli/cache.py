@@ -1,4 +1,4 @@
-"""``eagerflow cache``: the compiled kernels that are kept on disk."""
+"""``eagerflow cache``: the compiled kernels on disk."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def _cache(options: argparse.Namespace) -> int:
 
 
 def cache_facts(cache: ObjectCache) -> dict[str, Any]:
-    """Where the entries are, how many, their bytes, and the seconds since they were used.
+    """The folder of the entries, their number and bytes, and the seconds since they were used.
 
-    ``problem`` says why the folder is of no use; then the numbers are those of no entry.
+    ``problem`` is the reason that the folder cannot be used; the numbers are 0 then.
     """
     facts: dict[str, Any] = {"folder": cache.folder, "max_bytes": size_limit(), "problem": None}
     try:
@@ -77,14 +77,14 @@ def _show(cache: ObjectCache, options: argparse.Namespace) -> int:
 
 
 def size_text(facts: dict[str, Any]) -> str:
-    """The number of entries, and their size, from ``cache_facts``."""
+    """The number and size of the entries, from ``cache_facts``."""
     count, size, limit = facts["entries"], facts["bytes"], facts["max_bytes"]
     entries = "entry" if count == 1 else "entries"
     return f"{count} {entries}, {size / MEGABYTE:.3g} of {limit / MEGABYTE:.4g} MB"
 
 
 def _ago(seconds: float) -> str:
-    """A time that has passed, in its largest unit; the cache notes uses to the hour."""
+    """An elapsed time, in its largest unit; the cache records uses to the hour."""
     for unit, length in _SPANS:
         count = int(seconds // length)
         if count:
@@ -98,7 +98,7 @@ def _path(cache: ObjectCache, options: argparse.Namespace) -> int:
 
 
 def _clear(cache: ObjectCache, options: argparse.Namespace) -> int:
-    cache.entries()  # refuses a folder that is not to be trusted
+    cache.entries()  # raises for a folder that is not trusted
     facts = cache_facts(cache)
     if not os.path.isdir(cache.folder or ""):
         print(f"there is no folder {printable(str(cache.folder))}: nothing to delete")
@@ -113,7 +113,7 @@ def _clear(cache: ObjectCache, options: argparse.Namespace) -> int:
 
 
 def _agreed(question: str) -> bool:
-    """Whether the user at the terminal says yes; ArgumentError without a terminal."""
+    """Whether the user at the terminal agrees; ArgumentError without a terminal."""
     if not sys.stdin.isatty():
         raise ArgumentError("confirmation needs a terminal", hint="eagerflow cache clear --yes")
     try:

@@ -1,7 +1,7 @@
-"""``eagerflow cluster``: a Ray cluster of several machines, started and ended on each of them.
+"""``eagerflow cluster``: a Ray cluster of several machines, started and stopped on each of them.
 
-What runs is ``ray start``; this command gives it addresses that only those meant to can reach,
-and remembers which process it has started, so that it ends no other.
+It runs ``ray start`` with restricted access, and records the process that it has started, so that
+it stops no other.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _environment(near: bool = True) -> dict[str, str]:
 
 
 def _state() -> dict[str, Any] | None:
-    """What ``start`` has started here, if it still runs."""
+    """The cluster that ``start`` has started here, if it is still running."""
     try:
         found: dict[str, Any] = json.loads(_STATE.expanduser().read_text(encoding="utf-8"))
         if _began(int(found["pid"])) == found["began"]:
@@ -74,7 +74,7 @@ def _state() -> dict[str, Any] | None:
 
 
 def _began(pid: int) -> str | None:
-    """When a process began, which tells it from a later one of its number; None without it."""
+    """The start time of a process, which distinguishes it from a later one with its number."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[19]
@@ -164,7 +164,7 @@ def _stop(options: argparse.Namespace) -> int:
         return 1
     pid = running["pid"]
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)  # it ends what it has started
+        os.kill(pid, signal.SIGTERM)  # it stops its child processes
     end = time.monotonic() + STOP_SECONDS
     while _state() is not None:
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""``eagerflow completion``: scripts by which shells complete the command, made from its parser."""
+"""``eagerflow completion``: completion scripts for shells, made from the parser."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WORD = re.compile(r"[\w.+=-]+")
 
 
 class Argument(NamedTuple):
-    """An option with its ``flags``, or, without any, what stands by itself.
+    """An option with its ``flags``, or, without flags, a positional argument.
 
-    ``kind`` is "" for a flag alone, ``FILE``, ``FOLDER``, or ``TEXT``, of which there may be
-    ``choices``; ``optional`` and ``repeated`` tell of the value.
+    ``kind`` is "" for a flag without a value, ``FILE``, ``FOLDER``, or ``TEXT``, possibly with
+    ``choices``; ``optional`` and ``repeated`` describe the value.
     """
 
     flags: tuple[str, ...]
@@ -35,7 +35,7 @@ class Argument(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command with its options, and what stands by itself behind it."""
+    """A command with its options and positional arguments."""
 
     name: str
     help: str
@@ -59,11 +59,11 @@ def _print(shell: str) -> int:
     return 0
 
 
-# What the parser takes ---------------------------------------------------------------------------
+# Reading the parser ------------------------------------------------------------------------------
 
 
 def read_commands(parser: argparse.ArgumentParser) -> list[Command]:
-    """The commands of a parser; ArgumentError for words that a shell could take for something else.
+    """The commands of a parser; ArgumentError for words with a meaning in a shell.
 
     >>> from eagerflow.cli import make_parser
     >>> [command.name for command in read_commands(make_parser())][:3]
@@ -274,12 +274,12 @@ def _fish_place(place: Argument) -> str:
 def _fish_value(option: Argument) -> str:
     if option.choices:
         return f" -x -a {_single(' '.join(option.choices))}"
-    # A value that may be left out is none that has to follow.
+    # An optional value does not have to follow.
     return "" if option.optional or not option.kind else f" {_FISH_VALUES[option.kind]}"
 
 
 def _single(text: str) -> str:
-    """Text between single quotes, in which fish knows two escapes."""
+    """Text in single quotes, in which fish has two escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

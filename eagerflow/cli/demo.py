@@ -1,7 +1,7 @@
 """``eagerflow demo``: a first session, a network trained on real digits, and its graph.
 
-The code is written as a user would write it, with public names only; the first tutorial is the
-same program, told at length.
+The code is written as a user would write it, with public names only; the first tutorial is the same
+program, with explanations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eagerflow.cli.demo_graph import show_graph
 __all__ = ["add_demo", "build_network", "load_digits", "run_demo"]
 
 BATCH_SIZE = 64
-MIN_ACCURACY = 0.98  # of the digits that the network has not seen
+MIN_ACCURACY = 0.98  # of the held-out digits
 
 SESSION = (
     "x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])",
@@ -49,7 +49,7 @@ def add_demo(commands: Any) -> None:
 
 
 def run_demo(output: Path, epochs: int = 12, seed: int = 0) -> int:
-    """Run the demo; gives 0 if the network is as good as promised, else 1."""
+    """Run the demo; returns 0 if the network is as accurate as promised, else 1."""
     datasets = extras.load("sklearn.datasets", "demo", "eagerflow demo")
     extras.load("matplotlib", "demo", "eagerflow demo")
     started = time.perf_counter()
@@ -87,7 +87,7 @@ def run_demo(output: Path, epochs: int = 12, seed: int = 0) -> int:
 
 
 def play_session(lines: tuple[str, ...]) -> None:
-    """Run lines as at Python's prompt, and show what they give, readable errors included."""
+    """Run lines as at Python's prompt, and print their results, readable errors included."""
     names: dict[str, Any] = {"ef": ef}
     for line in lines:
         print(f">>> {line}")
@@ -101,7 +101,7 @@ def play_session(lines: tuple[str, ...]) -> None:
 
 
 def load_digits(datasets: Any, seed: int = 0) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """The digits of scikit-learn, four fifths to learn from and a fifth held out.
+    """The digits of scikit-learn, four fifths for training and a fifth held out.
 
     Images are float32 of shape (number, 8, 8, 1) with values from 0 to 1, labels int64.
     """
@@ -114,7 +114,7 @@ def load_digits(datasets: Any, seed: int = 0) -> tuple[tuple[Any, Any], tuple[An
 
 
 def build_network() -> ef.nn.Sequential:
-    """Two convolutions, one pooling, one dense layer; gives a logit for each digit."""
+    """Two convolutions, one pooling, one dense layer; returns a logit for each digit."""
     layers = ef.nn
     return layers.Sequential(
         [
@@ -133,7 +133,7 @@ def build_network() -> ef.nn.Sequential:
 
 
 def draw_predictions(output: Path, x: Any, y: Any, probabilities: Any) -> Path:
-    """Draw digits with what the network takes them for, the doubtful ones first; gives the file."""
+    """Draw digits with the network's predictions, doubtful ones first; returns the file."""
     figure_module = extras.load("matplotlib.figure", "demo", "the picture of the demo")
     rows, columns = 4, 10
     order = np.argsort(probabilities.max(axis=1))

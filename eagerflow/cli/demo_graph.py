@@ -1,4 +1,4 @@
-"""The second half of ``eagerflow demo``: what capture makes of the network that was trained."""
+"""The second half of ``eagerflow demo``: the trained network as a graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(f"a new process, without the model's code: {graph!r}")
 
 
 def show_graph(model: Any, x: Any, y: Any, x_test: Any, output: Path) -> bool:
-    """Capture, draw, save, load, split and verify; gives whether all results were the same."""
+    """Capture, draw, save, load, split and verify; returns whether all results were the same."""
     output = output.resolve()
     print("\nThe same step, op by op and captured\n")
     compare_steps(model, x[:BATCH_SIZE], y[:BATCH_SIZE])
@@ -68,7 +68,7 @@ def show_graph(model: Any, x: Any, y: Any, x_test: Any, output: Path) -> bool:
 
 
 def predictions(model: Any) -> Callable[[Any], dict[str, Any]]:
-    """A function of images alone, to be captured."""
+    """A function of images alone, for capture."""
 
     def predict(x: Any) -> dict[str, Any]:
         return {"logits": model(x, training=False)}
@@ -77,7 +77,7 @@ def predictions(model: Any) -> Callable[[Any], dict[str, Any]]:
 
 
 def compare_steps(model: Any, x: Any, y: Any) -> None:
-    """Time a training step of a copy of the model, eagerly and captured, in turn."""
+    """Time a training step of a copy of the model, eagerly and captured, alternately."""
     network = type(model).from_config(model.get_config())
     optimizer = ef.nn.optimizers.Adam(1e-3)
     loss_of = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -109,7 +109,7 @@ def compare_steps(model: Any, x: Any, y: Any) -> None:
 
 
 def run_elsewhere(saved: Path, x: Any, output: Path) -> Any:
-    """The logits that a process gives which knows the file alone."""
+    """The logits computed by a process that has only the file."""
     given, made = output / "images.npy", output / "logits.npy"
     np.save(given, x)
     subprocess.run([sys.executable, "-c", LOADER, str(saved), str(given), str(made)], check=True)

@@ -1,4 +1,4 @@
-"""``eagerflow devices``: what there is to compute on."""
+"""``eagerflow devices``: the available devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_devices(commands: Any) -> None:
 
 
 def run_devices() -> int:
-    """Print a line for each device, how fast NumPy multiplies, and what would add more."""
+    """Print a line for each device, the speed of NumPy's matrix products, and missing packages."""
     for device in ef.devices():
         print(f"{device!s:<8}{device.full_name:<36}{device_text(device)}")
     print(f"NumPy's products: {_products()}")
@@ -37,7 +37,7 @@ def run_devices() -> int:
 
 
 def device_text(device: ef.Device) -> str:
-    """The library behind a device, and what it has."""
+    """The library behind a device, and its hardware."""
     if device.type == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return f"NumPy, {cores} cores, {platform.machine()}"
@@ -47,7 +47,7 @@ def device_text(device: ef.Device) -> str:
 
 
 def _products() -> str:
-    """Whose kernels multiply matrices, and what they reach."""
+    """The BLAS kernels for matrix products, and their speed."""
     a, b = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), np.float32)
     out, best = a @ b, math.inf
     for _ in range(TRIES):
@@ -63,7 +63,7 @@ def _products() -> str:
 
 
 def why_no_gpu() -> str:
-    """What would have to be there for a GPU."""
+    """The reason that there is no GPU."""
     if extras.load_if_there("cupy") is None:
         return "CuPy is not installed (pip install 'eagerflow[cuda12]' or 'eagerflow[cuda13]')"
     return "CuPy is installed, but finds no CUDA device"

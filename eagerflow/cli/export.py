@@ -1,4 +1,4 @@
-"""``eagerflow export``: a graph in a file, written in another format."""
+"""``eagerflow export``: convert the graph in a file to another format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_export(commands: Any) -> None:
         "--opset",
         type=int,
         metavar="NUMBER",
-        help="the version of ONNX's operators, where it is to be another than the usual",
+        help="the version of ONNX's operators, if not the default",
     )
     export.set_defaults(run=_export)
 
@@ -54,7 +54,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _target(options: argparse.Namespace) -> tuple[str, Path]:
-    """The format and the file, of which one can follow from the other."""
+    """The format and the file, either of which can follow from the other."""
     if options.to is None and options.output is None:
         raise ArgumentError(
             "no output format is given", expected="--to FORMAT or -o FILE", hint="--to onnx"

@@ -22,7 +22,7 @@ __all__ = ["add_feeds", "inputs_of"]
 
 
 def add_feeds(command: argparse.ArgumentParser) -> None:
-    """Add the options that say what is fed."""
+    """Add the options for inputs."""
     command.add_argument(
         "--feed",
         action="append",
@@ -49,7 +49,7 @@ def add_feeds(command: argparse.ArgumentParser) -> None:
 
 
 def inputs_of(graph: Any, options: argparse.Namespace) -> list[ef.Tensor]:
-    """A tensor for each input of the graph, as the options say."""
+    """A tensor for each input of the graph, from the options."""
     given = _given(options.feed)
     _check_names(graph, given, options.random is None)
     sizes = numbers(options.size)
@@ -63,7 +63,7 @@ def inputs_of(graph: Any, options: argparse.Namespace) -> list[ef.Tensor]:
 
 
 def _given(feeds: Sequence[str]) -> dict[str, Any]:
-    """What is fed, by name: texts, and arrays that are read already."""
+    """The given values by name: texts, and arrays that are already loaded."""
     found: dict[str, Any] = {}
     for feed in feeds:
         if feed.endswith(".npz") and "=" not in feed:
@@ -91,7 +91,7 @@ def _check_names(graph: Any, given: dict[str, Any], all_of_them: bool) -> None:
 
 
 def _tensor(name: str, array: Any, wanted: Any, sizes: dict[str, int]) -> ef.Tensor:
-    """The tensor for an input, whose shape and dtype have to fit; ``sizes`` learns names."""
+    """The tensor for an input, checked against its spec; ``sizes`` collects named dimensions."""
     fits = len(array.shape) == len(wanted.shape)
     for own, size in zip(wanted.shape, array.shape, strict=False):
         if isinstance(own, int):
@@ -120,7 +120,7 @@ def _tensor(name: str, array: Any, wanted: Any, sizes: dict[str, int]) -> ef.Ten
 
 
 def _random(rng: np.random.Generator, wanted: Any, sizes: dict[str, int]) -> ef.Tensor:
-    """A tensor that fits a spec; names of sizes that are not known stand for 1."""
+    """A random tensor that fits a spec; unknown named dimensions are 1."""
     known = defaultdict(lambda: 1, sizes)
     shape = [n.evaluate(known) if isinstance(n, Dim) else n for n in wanted.shape]
     whole = ef.isdtype(wanted.dtype, ("bool", "integral"))
@@ -132,18 +132,18 @@ def _random(rng: np.random.Generator, wanted: Any, sizes: dict[str, int]) -> ef.
 
 
 def _array(name: str, given: Any) -> Any:
-    """The array that a text stands for; arrays are what they are."""
+    """The array that a text stands for; arrays are returned as they are."""
     if not isinstance(given, str):
         return given
     try:
         value = json.loads(given)
-    except (ValueError, RecursionError):  # it is no JSON, so it is the name of a file
+    except (ValueError, RecursionError):  # it is not JSON, so it is the name of a file
         if given.endswith((".npy", ".npz")) or os.path.isfile(given):
             return _one_of(_load(given), name, given)
         value = None
     try:
         found = np.asarray(value)
-    except ValueError:  # rows of several lengths
+    except ValueError:  # rows of different lengths
         found = np.asarray(None)
     if found.dtype.kind not in "bif":
         raise ArgumentError(
@@ -154,7 +154,7 @@ def _array(name: str, given: Any) -> Any:
 
 
 def _one_of(arrays: dict[str, Any], name: str, path: str) -> Any:
-    """The array of this name among those of a file, or the only one."""
+    """The array of this name in a file, or the only one."""
     found = arrays.get(name, next(iter(arrays.values())) if len(arrays) == 1 else None)
     if found is None:
         raise ArgumentError(
@@ -164,7 +164,7 @@ def _one_of(arrays: dict[str, Any], name: str, path: str) -> Any:
 
 
 def _load(path: str) -> dict[str, Any]:
-    """The arrays in a file by name; that of a .npy file has none."""
+    """The arrays in a file by name; that of a .npy file has no name."""
     try:
         with open(path, "rb") as file:
             found = np.load(file, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""``eagerflow show``, ``check`` and ``diff``: what is in files of graphs, without running them."""
+"""``eagerflow show``, ``check`` and ``diff``: inspect graph files without running them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def open_graph(path: Path) -> Any:
-    """The graph in a file, of a model the one that predicts; FileNotFoundError without a file."""
+    """The graph in a file, of a model the predicting one; FileNotFoundError without a file."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     try:
@@ -110,7 +110,7 @@ def open_graph(path: Path) -> Any:
 
 
 def pairs(given: list[str], option: str) -> list[tuple[str, str]]:
-    """What stands before and after the first ``=`` of each; ArgumentError where there is none."""
+    """The texts before and after the first ``=`` of each; ArgumentError without a ``=``."""
     found = []
     for text in given:
         name, sign, value = text.partition("=")
@@ -121,7 +121,7 @@ def pairs(given: list[str], option: str) -> list[tuple[str, str]]:
 
 
 def numbers(given: list[str]) -> dict[str, int]:
-    """The sizes that ``--size NAME=NUMBER`` gives by name."""
+    """The sizes in ``--size NAME=NUMBER``, by name."""
     found = pairs(given, "--size")
     for name, text in found:
         if not text.isdecimal():

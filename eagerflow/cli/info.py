@@ -1,6 +1,6 @@
-"""``eagerflow info``: versions, processor, threads, caches, devices, settings, and what is missing.
+"""``eagerflow info``: versions, processor, threads, caches, devices, settings, missing packages.
 
-It is what a report of a defect should hold.
+Bug reports should include its output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eagerflow.settings import SETTINGS, setting
 
 __all__ = ["add_info", "collect"]
 
-CORE = "always"  # stands for the packages of no extra
+CORE = "always"  # stands for packages outside of extras
 _REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)\s*(?:\[(?P<of>[\w,\s-]*)\])?\s*(?P<versions>[^;]*)"
     r"(?:.*\bextra == ['\"](?P<extra>[\w-]+)['\"])?"
@@ -51,11 +51,11 @@ def _info(options: argparse.Namespace) -> int:
     return 0
 
 
-# What there is -----------------------------------------------------------------------------------
+# Facts -------------------------------------------------------------------------------------------
 
 
 def collect() -> dict[str, Any]:
-    """All facts, in a nest that JSON can hold.
+    """All facts, in a nest that can be written as JSON.
 
     >>> from eagerflow.cli.info import collect
     >>> facts = collect()
@@ -88,7 +88,7 @@ def collect() -> dict[str, Any]:
 
 
 def _blas() -> dict[str, Any]:
-    """What NumPy multiplies matrices with, as it tells itself."""
+    """The BLAS library of NumPy, according to NumPy."""
     built = np.show_config(mode="dicts") or {}
     known = built.get("Build Dependencies", {}).get("blas", {})
     functions = blas.thread_functions()
@@ -101,7 +101,7 @@ def _blas() -> dict[str, Any]:
 
 
 def _llvmlite() -> dict[str, Any]:
-    """What makes machine code, and for which processor."""
+    """The compiler of machine code, and its target processor."""
     installed = _version("llvmlite")
     if not machine_code.available():
         return {"version": installed, "used": False}
@@ -131,13 +131,13 @@ def _version(package: str) -> str | None:
 
 
 def _packages() -> dict[str, dict[str, Any]]:
-    """For each extra, and ``CORE``, its packages: the versions asked for, and the one installed."""
+    """For each extra, and ``CORE``, its packages: the required and the installed versions."""
     try:
         required = metadata.requires("eagerflow") or []
-    except metadata.PackageNotFoundError:  # run from its folder
+    except metadata.PackageNotFoundError:  # run from a source folder
         return {}
     found: dict[str, dict[str, Any]] = {}
-    parts: dict[str, list[str]] = {}  # extras that are parts of others
+    parts: dict[str, list[str]] = {}  # extras that are contained in others
     for match in filter(None, map(_REQUIREMENT.match, required)):
         extra = match["extra"] or CORE
         own = found.setdefault(extra, {})
@@ -152,7 +152,7 @@ def _packages() -> dict[str, dict[str, Any]]:
     return found
 
 
-# Words -------------------------------------------------------------------------------------------
+# Texts -------------------------------------------------------------------------------------------
 
 
 def _text(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``eagerflow join``: graphs in a row as one, such as what prepares, a model, and what follows."""
+"""``eagerflow join``: consecutive graphs as one, such as preprocessing, a model, and the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``eagerflow run``: a graph in a file, run on arrays."""
+"""``eagerflow run``: run the graph in a file on arrays."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _file_names(names: Iterable[str]) -> list[str]:
-    """A file for each name, with no other folder in it."""
+    """A file name for each name, without path separators."""
     found: list[str] = []
     for name in names:
         plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).lstrip(".") or "_"

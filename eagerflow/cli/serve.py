@@ -20,8 +20,8 @@ from eagerflow.serving.server import run_in_loop
 
 __all__ = ["add_serve"]
 
-SETTLED_SECONDS = 1.0  # after the start: a collection takes 0.1 s, and first requests may wait
-MAX_SHOWN_BODY = 400  # letters of a request that is told as an example
+SETTLED_SECONDS = 1.0  # after the start: a collection takes 0.1 s, which would delay requests
+MAX_SHOWN_BODY = 400  # characters of the example request that is printed
 
 
 def add_serve(commands: Any) -> None:
@@ -39,7 +39,7 @@ def add_serve(commands: Any) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="a file in TOML with these options and models; flags take the place of what it says",
+        help="a file in TOML with these options and models; flags override its values",
     )
     for option in OPTIONS:
         default = "" if option.default is None else f" (default: {option.default})"
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 async def _serve(server: serving.Server) -> None:
-    """Serve until the process is told to end; then answer what has come."""
+    """Serve until a signal arrives; then finish pending requests."""
     loop = asyncio.get_running_loop()
     serving_task = asyncio.create_task(server.serve())
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -102,7 +102,7 @@ async def _serve(server: serving.Server) -> None:
 
 
 def _greeting(server: serving.Server) -> Iterable[str]:
-    """Where the server is, what each model expects, and a request to try."""
+    """The server's address, each model's inputs, and an example request."""
     yield f"REST, and a page for browsers, on {server.url}"
     if server.grpc_port is not None:
         yield f"gRPC on {server.host}:{server.grpc_port}"

@@ -1,1 +1,1 @@
-"""Code generation: regions, and what runs them as NumPy's steps, machine code or CUDA."""
+"""Code generation: regions, and their execution as NumPy steps, machine code or CUDA."""

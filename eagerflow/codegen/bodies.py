@@ -12,7 +12,7 @@ from eagerflow.codegen.region import Region
 __all__ = ["region_of"]
 
 
-@lru_cache(1024)  # attributes are numbers of the user's
+@lru_cache(1024)  # attributes are numbers from the user
 def region_of(
     body: Callable[..., Any],
     axes: str,
@@ -22,7 +22,7 @@ def region_of(
 ) -> Region:
     """The region of a body; ``operands`` are the dtype and the axes of each input.
 
-    Outputs lie ``along`` these axes, if it is not along those of their values.
+    ``along`` are the axes of outputs, if they differ from those of the values.
     """
     s = Builder(body.__name__.strip("_").removesuffix("_body"), axes)
     values = [s.input(f"x{i}", dtype, own) for i, (dtype, own) in enumerate(operands)]

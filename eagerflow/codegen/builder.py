@@ -1,4 +1,4 @@
-"""Writing regions: a builder is the namespace ``s`` that scalar rules are written in."""
+"""Construction of regions: a builder is the namespace ``s`` for scalar rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eagerflow.errors import DTypeError
 
 
 def _operator(name: str) -> tuple[Callable[..., Value], Callable[..., Value]]:
-    """An instruction as the operator of a value on the left, and of one on the right."""
+    """An instruction as a left operand's operator, and as a right operand's."""
     return (
         lambda self, other: getattr(self.builder, name)(self, other),
         lambda self, other: getattr(self.builder, name)(other, self),
@@ -30,7 +30,7 @@ def _operator(name: str) -> tuple[Callable[..., Value], Callable[..., Value]]:
 
 
 class Value:
-    """A value of a region that is being built; arithmetic on it appends statements."""
+    """A value of a region under construction; arithmetic on it appends statements."""
 
     __slots__ = ("axes", "builder", "dtype", "name")
 
@@ -50,7 +50,7 @@ class Value:
 
 
 class Builder:
-    """A region in the making: inputs, then instructions as methods, then outputs.
+    """A region under construction: inputs, then instructions as methods, then outputs.
 
     ``axes`` are names separated by blanks; ``sizes`` fixes the extent of some of them.
 
@@ -74,7 +74,7 @@ class Builder:
         self._axes = tuple(axes.split())
         self._sizes = tuple(sizes.items())
         self._inputs: list[Input] = []
-        self._body: dict[Any, Statement] = {}  # by what they compute, so that none is written twice
+        self._body: dict[Any, Statement] = {}  # common subexpressions are shared
         self._outputs: list[Output] = []
 
     def input(self, name: str, dtype: str, axes: str, gather: str | None = None) -> Value:
@@ -86,12 +86,12 @@ class Builder:
     def output(
         self, name: str, value: Any, dtype: str = "", axes: str = "", inplace: str | None = None
     ) -> None:
-        """An array that is written; its axes and type are the value's if nothing is said."""
+        """An output array; its axes and type default to the value's."""
         along = tuple(axes.split()) or value.axes
         self._outputs.append(Output(name, value.name, dtype or value.dtype, along, inplace))
 
     def region(self) -> Region:
-        """The region, checked; statements that no output needs are left out."""
+        """The region, validated, without unused statements."""
         made_of = {statement.name: statement.operands for statement in self._body.values()}
         needed = dependencies((o.value for o in self._outputs), lambda n: made_of.get(n, ()))
         body = tuple(s for s in self._body.values() if s.name in needed)
@@ -121,7 +121,7 @@ class Builder:
         return Value(self, statement.name, statement.dtype, statement.axes)
 
     def constant(self, value: Any, dtype: str) -> Constant:
-        """A number of a type of its own."""
+        """A number with an explicit type."""
         return Constant(np.dtype(dtype).type(value).item(), dtype)
 
     def _instruction(self, name: str, *operands: Any, dtype: str = "") -> Value:
@@ -141,7 +141,7 @@ class Builder:
         return self._append(name, full, gives, axes)
 
     def _usual(self) -> str:
-        """The type of numbers next to which no value stands: that of the first input."""
+        """The type of numbers without a typed operand: that of the first input."""
         return value_type(self._inputs[0].dtype) if self._inputs else "float32"
 
     def _number(self, name: str, value: Any, dtype: str) -> Constant:
@@ -155,7 +155,7 @@ class Builder:
         over = tuple(axes.split())
         return self._append(name, (value,), value.dtype, set(value.axes) - set(over), over)
 
-    # What is made of several statements ----------------------------------------------------------
+    # Composite instructions ----------------------------------------------------------------------
 
     def position(self, axis: str) -> Value:
         """The index along an axis, an int64."""
@@ -175,7 +175,7 @@ class Builder:
         return self.convert(self.bitcast(half, "int32"), "float32") * 2.0**-24
 
     def mean(self, value: Value, axes: str) -> Value:
-        """The sum along axes over how many there are."""
+        """The sum along axes, divided by their size."""
         total = self._reduction("sum", value, axes)
         for axis in axes.split():
             total = total / self.extent(axis, value.dtype)
@@ -186,11 +186,11 @@ class Builder:
         return self.mean(self.square(value - self.mean(value, axes)), axes)
 
     def argmax(self, value: Value, axis: str) -> Value:
-        """Where along an axis the largest element stands first; a NaN counts as largest."""
+        """The index of the first maximum along an axis; a NaN counts as the maximum."""
         return self._first(value, self._reduction("max", value, axis), axis)
 
     def argmin(self, value: Value, axis: str) -> Value:
-        """Where along an axis the smallest element stands first; a NaN counts as smallest."""
+        """The index of the first minimum along an axis; a NaN counts as the minimum."""
         return self._first(value, self._reduction("min", value, axis), axis)
 
     def _first(self, value: Value, wanted: Value, axis: str) -> Value:

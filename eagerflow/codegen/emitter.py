@@ -1,4 +1,4 @@
-"""What emitters of scalar instructions have in common, whatever the code that they write."""
+"""The common base of emitters of scalar instructions, for any target language."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MATH_NAMES = {
     "fma": "fma",
     "copysign": "copysign",
 }
-"""Instruction on floats to the name that C, and LLVM as well, has for it."""
+"""From instructions on floats to their common name in C and LLVM."""
 
 
 class ScalarEmitter:
-    """The scalar instructions, each of which appends code and gives the operand of its result.
+    """The scalar instructions, each of which appends code and returns the operand of its result.
 
-    Operands are those of the kind of code, or Python numbers, which take the type of the other
-    operand. A subclass has tables of what its code calls an instruction, and methods that write
-    what is found there: ``_binary`` for ``operators``, ``_compare`` for ``comparisons``,
-    ``_call`` for ``math_names``; ``_function`` writes the one of ``functions/`` with a name.
+    Operands are those of the target language, or Python numbers, which take the type of the other
+    operand. A subclass has tables of target names of instructions, and methods that write these:
+    ``_binary`` for ``operators``, ``_compare`` for ``comparisons``, ``_call`` for ``math_names``;
+    ``_function`` writes a function of ``functions/`` by name.
     """
 
     operators: ClassVar[dict[str, Any]]
@@ -37,7 +37,7 @@ class ScalarEmitter:
     literal: Callable[[Any, str], Any]
     """A number as an operand."""
     _together: Callable[[tuple[Any, ...]], list[Any]]
-    """Operands of one type, of which some may be numbers."""
+    """Operands of one type, some of which may be numbers."""
 
     def __init_subclass__(cls) -> None:
         assert {*cls.operators, *cls.comparisons, *cls.math_names} <= set(INSTRUCTIONS)
@@ -54,7 +54,7 @@ class ScalarEmitter:
         raise AttributeError(f"{name!r} is not a scalar instruction")
 
     def constant(self, value: Any, dtype: str) -> Any:
-        """A number of a type of its own."""
+        """A number with an explicit type."""
         return self.literal(value, dtype)
 
     def _call(self, name: str, *operands: Any) -> Any:
@@ -67,34 +67,34 @@ class ScalarEmitter:
             return self._absolute(x)
         if name == "fma":
             return self.add(self.multiply(x, more[0]), more[1])
-        return x  # an integer already, or without a sign
+        return x  # an integer already, or unsigned
 
     def quotient(self, a: Any, b: Any) -> Any:
-        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
+        """Integer division, rounded towards 0; by 0 it gives 0, overflow wraps."""
         a, b = self._together((a, b))
         zero = self.equal(b, 0)
         guarded = zero
         if is_signed(a.dtype):
             least = self.equal(a, -(1 << (bit_width(a.dtype) - 1)))
             guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
-        # The machine traps on both; divided by 1 the least number is what it wraps to.
+        # Both trap on the machine; the least number divided by 1 is the wrapped result.
         b = self.select(guarded, 1, b)
         return self.select(zero, 0, self._divided(a, b))
 
     def negative(self, x: Any) -> Any:
-        """The number with its sign changed; integers wrap."""
+        """The negated number; integers wrap."""
         return self._negated(x) if is_float(x.dtype) else self.subtract(0, x)
 
     def logical_not(self, x: Any) -> Any:
-        """Whether it does not hold."""
+        """Logical negation."""
         return self.logical_xor(x, True)
 
     def bitwise_invert(self, x: Any) -> Any:
-        """All bits changed."""
+        """Bitwise complement."""
         return self.bitwise_xor(x, True if x.dtype == "bool" else -1)
 
     def convert(self, x: Any, dtype: str) -> Any:
-        """The value in another type; floats beyond an integer's range give its nearest end."""
+        """The value in another type; floats beyond an integer's range saturate."""
         if dtype == x.dtype:
             return x
         if dtype == "bool":

@@ -1,8 +1,8 @@
-"""The door from eager ops to generated kernels: when they pay, and nothing loaded before.
+"""The interface from eager ops to generated kernels: thresholds, and deferred imports.
 
-An op states the body of its region beside its other facts, in scalar instructions; the region
-is built for the dtypes it is called with, and kept. Small arrays, and machines without
-llvmlite, take the op's NumPy kernel.
+An op states the body of its region among its facts, in scalar instructions; the region is built for
+the dtypes of a call, and cached. Small arrays, and machines without llvmlite, use the op's NumPy
+kernel.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.settings import switched_off
 
 MIN_COMPILED_ELEMENTS = 1 << 10
-"""Elements from which a generated kernel's call costs less than NumPy's steps."""
+"""Elements from which a generated kernel's call is cheaper than NumPy's steps."""
 
 Body = Callable[..., Any]
-"""``body(s, *values, **attributes)`` gives the value of the output, or a tuple of values."""
+"""``body(s, *values, **attributes)`` returns the value of the output, or a tuple of values."""
 
 
 @cache
 def enabled() -> bool:
-    """Whether there is a compiler: llvmlite is installed, and EAGERFLOW_LLVM does not say 0."""
+    """Whether there is a compiler: llvmlite is installed, and EAGERFLOW_LLVM is not 0."""
     if switched_off("EAGERFLOW_LLVM"):
         return False
     try:
         return find_spec("llvmlite") is not None
-    except ImportError:  # a finder of other code refuses it
+    except ImportError:  # an import hook of other code refuses it
         return False
 
 
 calls: list[Any] | None = None
-"""Those made while they are watched."""
+"""The calls made while they are recorded."""
 
 
 def pays(size: int, border: int | None = None) -> bool:
@@ -44,23 +44,23 @@ def pays(size: int, border: int | None = None) -> bool:
 
 
 def takes(x: Any) -> bool:
-    """Whether an array's size and dtype are those of generated kernels."""
+    """Whether an array's size and dtype are supported by generated kernels."""
     return x.dtype.char in "fd" and pays(x.size)
 
 
 class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context in which arrays of all sizes go to generated kernels, and calls are listed."""
+    """A context in which arrays of all sizes use generated kernels, and calls are recorded."""
 
     def __init__(self) -> None:
         self._before = calls
         self.calls: list[Any] = []
 
     def acquire(self) -> None:
-        """List calls from now on."""
+        """Record calls from now on."""
         self._tell(self.calls)
 
     def release(self) -> None:
-        """List them where they were listed before, if anywhere."""
+        """Restore the previous recording, if any."""
         self._tell(self._before)
 
     def _tell(self, listed: list[Any] | None) -> None:
@@ -70,7 +70,7 @@ class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
 
 
 def text_of(call: Any, code: str) -> str:
-    """The code of a call that was listed."""
+    """The code of a recorded call."""
     from eagerflow.codegen import texts
 
     return texts.text_of(code, *call)
@@ -78,7 +78,7 @@ def text_of(call: Any, code: str) -> str:
 
 @cache
 def _machinery() -> Any:
-    """The module that runs regions, in calls that are kept ready; a prompt needs none of it."""
+    """The module that runs regions in prepared calls, imported on first use."""
     from eagerflow.codegen import ready
 
     return ready
@@ -86,14 +86,14 @@ def _machinery() -> Any:
 
 @cache
 def _programs() -> Any:
-    """The module that writes programs of NumPy's steps; nor does a prompt need this one."""
+    """The module that writes programs of NumPy steps, imported on first use."""
     from eagerflow.codegen.numpy import in_place
 
     return in_place
 
 
 def program(found: Any, tile: bool, makes: bool = False) -> Callable[..., Any]:
-    """``fill(*arrays, *outputs)`` by steps of NumPy's, for a region; see ``in_place``."""
+    """``fill(*arrays, *outputs)`` by NumPy steps, for a region; see ``in_place``."""
     made: Callable[..., Any] = _programs().program_of(found, tile, makes)
     return made
 
@@ -104,29 +104,29 @@ def region(*given: Any) -> Any:
 
 
 def run(found: Any, *arrays: Any, **sizes: int) -> Any:
-    """The outputs of a region in new arrays; one output comes without a tuple.
+    """The outputs of a region in new arrays; a single output is not in a tuple.
 
-    ``sizes`` are those of axes along which no array lies.
+    ``sizes`` are those of axes that no array has.
     """
     outputs = _machinery().kernel.run(found, arrays, sizes or None)
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 def compute(found: Any, inputs: Any, outputs: Any) -> None:
-    """Fill the arrays ``outputs`` with what a region computes."""
+    """Fill the arrays ``outputs`` with the results of a region."""
     _machinery().kernel.compute(found, inputs, outputs)
 
 
 # Calls that are kept ready -----------------------------------------------------------------------
 
 _calls: dict[Any, Callable[..., Any]] = {}
-_MAX_CALLS = 1024  # what is kept of each is some hundred bytes, and code that is kept anyway
+_MAX_CALLS = 1024  # each has some hundred bytes, besides code that is cached anyway
 
 
 def ready(key: Any, arrays: tuple[Any, ...], make: Callable[[Any], Any]) -> Callable[..., Any]:
-    """What ``make`` has made for arrays that lie in memory as these do, and for this ``key``.
+    """The result of ``make``, cached by the layouts of arrays and by ``key``.
 
-    ``make`` gets the module whose ``ReadyCall`` it gives.
+    ``make`` takes the module ``ready``, and returns its ``ReadyCall``.
     """
     key = key, tuple([(a.shape, a.strides, a.dtype) for a in arrays])
     found = _calls.get(key)
@@ -138,18 +138,18 @@ def ready(key: Any, arrays: tuple[Any, ...], make: Callable[[Any], Any]) -> Call
 
 
 def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
-    """The outputs of a body over rows ``n`` that lie along ``axis``; one comes without a tuple.
+    """The outputs of a body over rows ``n`` along ``axis``; a single one is not in a tuple.
 
-    Arrays that lack the axis have one number for each row, as reduced outputs do.
+    Arrays without the axis have one number for each row, as reduced outputs do.
     """
     key = body, axis, tuple(attributes.items())
     return ready(key, arrays, lambda made: made.rows_of(body, axis, arrays, key[2]))(arrays)
 
 
 def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:
-    """A body of the elements of arrays that broadcast; one output comes without a tuple.
+    """An elementwise body of broadcasting arrays; a single output is not in a tuple.
 
-    Outputs lie in memory as those of a ufunc do.
+    Outputs have the memory order of a ufunc's.
     """
     key = body, tuple(attributes.items())
     return ready(key, arrays, lambda made: made.elements_of(body, arrays, key[1]))(arrays)
@@ -163,9 +163,9 @@ def reduced(
     instead: Callable[..., Any] | None = None,
     **attributes: Any,
 ) -> Any:
-    """One number for each row of ``x``: a body over rows ``n``, along axes as reductions take.
+    """One number for each row of ``x``: a body over rows ``n``, along axes as for reductions.
 
-    What such a method of a ufunc does ``instead`` may be quicker for rows that lie in some ways.
+    The ufunc's method ``instead`` may be faster for some layouts of rows.
     """
     key = body, axis, keepdims, instead, tuple(attributes.items())
     return ready(key, (x,), lambda made: made.reduced_of(*key[:3], x, *key[3:]))((x,))

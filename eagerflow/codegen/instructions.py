@@ -1,11 +1,11 @@
-"""The scalar instructions: what generated kernels and element-wise ops may do to one element.
+"""The scalar instructions: the operations on elements in generated kernels and elementwise ops.
 
-The set is small, closed and typed. A scalar rule is a function of a namespace ``s`` that has
-these names, and of one operand per argument: ``lambda s, x: s.multiply(x, s.sigmoid(x))``. The
-namespace decides what calling them means: a region's builder writes them down, the emitters
-of ``llvm`` and ``cuda`` turn them into code, ``NUMPY`` computes on NumPy arrays.
+The set is small, closed and typed. A scalar rule is a function of a namespace ``s`` that has these
+names, and of one operand per argument: ``lambda s, x: s.multiply(x, s.sigmoid(x))``. The namespace
+defines the meaning of calls: a region's builder records them, the emitters of ``llvm`` and ``cuda``
+turn them into code, ``NUMPY`` computes on NumPy arrays.
 
-The elementary functions among them are not known to any machine: ``functions/`` writes each one
+No machine has instructions for the elementary functions among them: ``functions/`` implements each
 in terms of the other instructions, once for all kinds of generated code.
 """
 
@@ -47,7 +47,7 @@ def is_float(dtype: str) -> bool:
 
 
 def is_signed(dtype: str) -> bool:
-    """Whether a type holds integers with a sign."""
+    """Whether a type is a signed integer."""
     return dtype.startswith("int")
 
 
@@ -57,21 +57,21 @@ def item_size(dtype: str) -> int:
 
 
 def bit_width(dtype: str) -> int:
-    """How many bits a value of a type has."""
+    """The number of bits of a value."""
     return 1 if dtype == "bool" else 8 * _ITEM_BYTES[dtype]
 
 
 def value_type(dtype: str) -> str:
-    """The type of the values read from memory of a type: small floats are widened."""
+    """The type of values read from a type in memory: small floats are widened."""
     return "float32" if dtype in _NARROW else dtype
 
 
 class Instruction(NamedTuple):
-    """A scalar instruction: number of operands, types it takes, type it gives, NumPy's function.
+    """A scalar instruction: number of operands, operand types, result type, NumPy's function.
 
-    ``takes`` is "number", "float", "integer" (with bool), "bool" or "any"; all operands have
-    one type, but that a select's first is bool. ``gives`` is "same" (the type of the last
-    operand), "bool", or "stated" (an attribute names it).
+    ``takes`` is "number", "float", "integer" (with bool), "bool" or "any"; all operands have one
+    type, except that a select's first is bool. ``gives`` is "same" (the type of the last operand),
+    "bool", or "stated" (given by an attribute).
     """
 
     operands: int
@@ -81,7 +81,7 @@ class Instruction(NamedTuple):
 
 
 def _rows(takes: str, gives: str, operands: int, names: str) -> dict[str, Instruction]:
-    """Instructions of one signature; ``name=other`` is how NumPy calls it, ``name=`` lacks it."""
+    """Instructions of one signature; ``name=other`` is NumPy's name, ``name=`` means none."""
     found = {}
     for word in names.split():
         name, given, numpy = word.partition("=")
@@ -104,7 +104,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     **_rows("integer", "same", 2, "bitwise_left_shift bitwise_right_shift quotient="),
     **_rows("any", "same", 3, "select=where"),
     **_rows("any", "stated", 1, "convert= bitcast="),
-    # Elementary and special functions, written out in functions/.
+    # Elementary and special functions, implemented in functions/.
     **_rows("float", "same", 1, "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"),
     **_rows("float", "same", 1, "asin=arcsin acos=arccos atan=arctan"),
     **_rows("float", "same", 1, "asinh=arcsinh acosh=arccosh atanh=arctanh"),
@@ -118,18 +118,18 @@ SAME_BITS = frozenset(
     " less_equal logical_and logical_not logical_or logical_xor multiply negative not_equal"
     " reciprocal round select sign signbit sqrt square subtract trunc".split()
 )
-"""Instructions whose results are the nearest number, so that NumPy and machine code agree."""
+"""Correctly rounded instructions, on which NumPy and machine code agree."""
 
 
 GENERATORS = ("position", "extent", "random_bits")
-"""Instructions that make values of the index space itself."""
+"""Instructions that make values from the index space itself."""
 
 
-_STANDARD = {"power": "pow", "rint": "round"}  # what the array standard calls otherwise than NumPy
+_STANDARD = {"power": "pow", "rint": "round"}  # the array standard's names, if not NumPy's
 
 
 class ArrayInstructions:
-    """The instructions on arrays of NumPy or a library like it; what that lacks is spelled out."""
+    """The instructions on arrays of NumPy or a similar library; missing ones are implemented."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
@@ -141,7 +141,7 @@ class ArrayInstructions:
         found = getattr(self.xp, instruction.numpy, None)
         return found or getattr(self.xp, _STANDARD.get(instruction.numpy, instruction.numpy))
 
-    # What NumPy lacks.
+    # Missing in NumPy.
 
     def constant(self, value: Any, dtype: str) -> Any:
         """A number of a type."""
@@ -156,11 +156,11 @@ class ArrayInstructions:
         return 1 / self.xp.sqrt(x)
 
     def quotient(self, a: Any, b: Any) -> Any:
-        """Integers divided, rounded towards 0; by 0 gives 0."""
+        """Integer division, rounded towards 0; by 0 it gives 0."""
         xp = self.xp
         with np.errstate(divide="ignore", over="ignore"):
             down = xp.floor_divide(a, b)
-            # Rounded down: one more where that was away from 0.
+            # Rounded down: correct by one if that was away from 0.
             found = down + ((down < 0) & (xp.remainder(a, b) != 0))
             return xp.asarray(found).astype(xp.result_type(a, b))
 
@@ -173,7 +173,7 @@ class ArrayInstructions:
         return self.xp.asarray(x).view(dtype)
 
     def sigmoid(self, x: Any) -> Any:
-        """1 / (1 + exp(-x)); an exponential that overflows gives 0."""
+        """1 / (1 + exp(-x)); 0 if the exponential overflows."""
         return 1 / (1 + self.xp.exp(-x))
 
     def erf(self, x: Any) -> Any:
@@ -194,7 +194,7 @@ _REDUCTIONS["product"] = "prod"
 
 
 class RowInstructions(ArrayInstructions):
-    """The instructions on arrays like ``x`` whose rows, "n", lie along some of its axes.
+    """The instructions on arrays like ``x``, with rows "n" along some of its axes.
 
     ``axes`` are counted from the front. Reductions keep these axes, with size 1.
     """
@@ -212,7 +212,7 @@ class RowInstructions(ArrayInstructions):
         return lambda x, axes: reduce(x, axis=self.axes[axes], keepdims=True)
 
     def extent(self, axes: str, dtype: str) -> int:
-        """How many elements lie along axes."""
+        """The number of elements along axes."""
         return math.prod(self.shape[i] for i in self.axes[axes])
 
     def position(self, axes: str) -> Any:

@@ -1,8 +1,8 @@
-"""Running regions: arrays are checked, outputs allocated, and a way chosen.
+"""Execution of regions: validation of arrays, allocation of outputs, and choice of a backend.
 
     y, = run(region, (x,))
 
-On the CPU a region runs as machine code where llvmlite is there, else by NumPy in tiles.
+On the CPU a region runs as machine code if llvmlite is installed, otherwise by NumPy in tiles.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Array = np.ndarray[Any, Any]
 
 
 def _tiles(region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> Callable[..., None]:
-    """The tiles way, made ready as ``launch.KernelCall`` is."""
+    """The tiles way, prepared like ``launch.KernelCall``."""
     return lambda inputs, outputs: tiles.compute(region, inputs, outputs, sizes)
 
 
 _WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _tiles}
-MAX_PREPARED_SHAPES = 64  # that a region is kept ready for
+MAX_PREPARED_SHAPES = 64  # cached per region
 
 
 def ways() -> tuple[str, ...]:
-    """The ways that regions can run on this machine's CPU, the preferred one first."""
+    """The ways to run regions on this machine's CPU, the preferred one first."""
     return ("llvm", "tiles") if machine_code.available() else ("tiles",)
 
 
 class _Prepared:
-    """A region for arrays of certain shapes, strides and dtypes: checked, and ready to call."""
+    """A region for arrays of certain shapes, strides and dtypes: validated, and ready to call."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class _Prepared:
         self.call = _WAYS[way](region, inputs, outputs, self.sizes)
 
     def check(self, region: Region, inputs: Sequence[Array]) -> None:
-        """Raise IndexRangeError where an input that looks rows up holds what is no row."""
+        """Raise IndexRangeError if an index input of a lookup has values out of range."""
         for part, number, index in self.gathers:
             _check_rows(region, part, inputs[number], inputs[index])
 
     def allocate(self, inputs: Sequence[Array]) -> list[Array]:
-        """New arrays for the outputs; one in place of an input is that input's."""
+        """New arrays for the outputs; an in-place output is its input's array."""
         return [
             empty(shape, dtype) if source is None else inputs[source]
             for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
@@ -101,7 +101,7 @@ def _prepared(
             None if sizes is None else tuple(sizes.items()),
         )
         found = table.get(key)
-    except raised_here(AttributeError):  # not arrays: the checks say so
+    except raised_here(AttributeError):  # not arrays: reported by the checks
         key, found = None, None
     if found is None:
         chosen = way or ways()[0]
@@ -115,7 +115,7 @@ def _prepared(
 
 
 def _kinds(arrays: Sequence[Array]) -> tuple[Any, ...]:
-    """What a call is prepared for; the type too, as other libraries' arrays have dtypes alike."""
+    """The cache key of a call; includes types, as other libraries' arrays have similar dtypes."""
     return tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
 
 
@@ -127,9 +127,9 @@ def run(
 ) -> Sequence[Array]:
     """The outputs of a region, in new arrays; ``inputs`` are NumPy arrays in its order.
 
-    An output in place of an input is that input's array; ``sizes`` gives the extents of axes
-    along which no input lies. Raises DTypeError, ShapeError, IndexRangeError (rows looked up)
-    and ArgumentError as ``compute`` does.
+    An output in place of an input is that input's array; ``sizes`` are the extents of axes that no
+    input has. Raises DTypeError, ShapeError, IndexRangeError (rows looked up) and ArgumentError as
+    ``compute`` does.
     """
     prepared = _prepared(region, inputs, None, sizes, way)
     prepared.check(region, inputs)
@@ -148,11 +148,11 @@ def compute(
     sizes: dict[str, int] | None = None,
     way: str | None = None,
 ) -> None:
-    """Fill the arrays ``outputs`` with what a region computes from ``inputs``.
+    """Fill the arrays ``outputs`` with the results of a region on ``inputs``.
 
-    Raises DTypeError and ShapeError for arrays that are not as the region says, IndexRangeError
-    for rows that do not exist, ArgumentError for outputs that share memory with something else
-    than the input in whose place they are.
+    Raises DTypeError and ShapeError for arrays that do not match the region, IndexRangeError for
+    rows that do not exist, ArgumentError for outputs that share memory with anything but the input
+    that they replace.
     """
     prepared = _prepared(region, inputs, outputs, sizes, way)
     prepared.check(region, inputs)
@@ -172,14 +172,14 @@ def fixed_call(
     way: str | None = None,
     kept: int | None = None,
 ) -> Callable[[Sequence[Array], Sequence[Array]], int] | None:
-    """A function of arrays of these very shapes and dtypes, which costs about a microsecond.
+    """A function of arrays of exactly these shapes and dtypes, with an overhead of a microsecond.
 
-    ``inputs`` and ``outputs`` may be ``imagined``; the arrays of a call are read and written
-    from their first element on, ``offsets`` bytes later for an input, so that other views of
-    the same memory do as well. ``likes`` are what the inputs of a call must have, and the outputs
-    behind them if there are more: else the function does nothing and gives 1. None where the
-    region has to run with views as they are, and where it needs more than ``kept`` bytes to work
-    in. Raises as ``compute`` does.
+    ``inputs`` and ``outputs`` may be ``imagined``; the arrays of a call are read and written from
+    their first element on, ``offsets`` bytes later for an input, so that other views of the same
+    memory do as well. ``likes`` are the required layouts of the inputs of a call, and of outputs
+    after them if there are more: otherwise the function does nothing and returns 1. None if the
+    region depends on the actual views, or needs more than ``kept`` bytes of working memory. Raises
+    the errors of ``compute``.
     """
     call = _prepared(region, inputs, outputs, sizes, way).call
     if not isinstance(call, launch.KernelCall) or not fixed.possible(call):
@@ -190,33 +190,33 @@ def fixed_call(
 
 
 def has_segments() -> bool:
-    """Whether jobs can be called many at once, from the tuples of their arrays."""
+    """Whether many jobs can be called at once, given the tuples of their arrays."""
     lie_open = jobs.arrays_lie_open() and jobs.items_offset() is not None
     return lie_open and machine_code.available()
 
 
 def is_fixed(call: Any) -> bool:
-    """Whether a call is a fixed one, whose jobs may be those of a segment."""
+    """Whether a call is a fixed one, with jobs that can be part of a segment."""
     return isinstance(call, fixed.FixedCall)
 
 
 def can_wait(call: Any) -> bool:
-    """Whether a fixed call can be made ready now and run later."""
+    """Whether a fixed call can be prepared now and run later."""
     return isinstance(call, fixed.FixedCall) and call.can_wait
 
 
 def can_defer() -> bool:
-    """Whether jobs can be made ready now and run later by a ``team``."""
+    """Whether jobs can be prepared now and run later by a ``team``."""
     return machine_code.available() and jobs.arrays_lie_open()
 
 
 def can_count() -> bool:
-    """Whether ``Holders`` can count the references to an array on this machine."""
+    """Whether ``Holders`` can count the references to arrays on this machine."""
     return can_defer() and counts_lie_open()
 
 
 def part_job() -> parts.PartJob:
-    """A job that writes over a part of an array, where ``can_defer``."""
+    """A job that overwrites a part of an array, if ``can_defer``."""
     return parts.PartJob()
 
 
@@ -228,17 +228,17 @@ def team(ready: Sequence[Any]) -> Team:
 # Looking -----------------------------------------------------------------------------------------
 
 listed: list[Any] | None = None
-"""What was run while it is watched."""
+"""The calls while they are recorded."""
 
 
 def _note(*call: Any) -> None:
-    calls = listed  # another thread may end it at any moment
+    calls = listed  # another thread may end the recording at any moment
     if calls is not None:
         calls.append(call)
 
 
 def watch(calls: list[Any] | None) -> None:
-    """Append what is run to a list from now on; None ends it."""
+    """Record calls in a list from now on; None ends the recording."""
     global listed
     listed = calls
 
@@ -249,7 +249,7 @@ def watch(calls: list[Any] | None) -> None:
 def sizes_of(
     region: Region, inputs: Sequence[Array], given: dict[str, int] | None = None
 ) -> dict[str, int]:
-    """The extent of each axis, from the inputs' shapes; raises where they do not fit."""
+    """The extent of each axis, from the inputs' shapes; raises if they do not match."""
     if len(inputs) != len(region.inputs):
         region.refuse(ArgumentError, f"{len(region.inputs)} inputs, not {len(inputs)}")
     sizes = dict(region.sizes) | (given or {})
@@ -323,7 +323,7 @@ def _overlap(a: Array, b: Array) -> bool:
     try:
         return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
-        return True  # strides so entangled that they are not needed
+        return True  # strides so complex that the check is skipped
 
 
 def _same_place(a: Array, b: Array) -> bool:

@@ -1,9 +1,8 @@
-"""Layouts: how the operands of a region lie in memory, as far as code depends on it.
+"""Layouts: the properties of operands' memory that code depends on.
 
-Axes that lie behind each other in all operands become one, so a kernel of contiguous arrays is
-a loop over one axis, whatever their rank. What is left is rows, walked along any number of
-outer axes, and the elements of a row along one inner axis, whose stride decides how vectors are
-loaded.
+Axes that are contiguous in all operands are merged, so a kernel of contiguous arrays is a loop over
+one axis, for any rank. The remainder is rows, along any number of outer axes, and the elements of a
+row along one inner axis, with a stride that determines how vectors are loaded.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ BROADCAST, UNIT, STRIDED = 0, 1, 2
 
 
 class Entry(NamedTuple):
-    """How arrays of one shape and dtype enter a region as an operand.
+    """The view of arrays of one shape and dtype as an operand of a region.
 
-    ``axes`` are those of the array that the operand has, in the region's order: the others have
-    size 1. With a ``word``, the operand is that one element of an array of one axis.
+    ``axes`` are the array's axes that the operand has, in the region's order: others have size 1.
+    With a ``word``, the operand is that single element of a 1-d array.
     """
 
     shape: tuple[int, ...]
@@ -34,22 +33,22 @@ class Entry(NamedTuple):
 
 
 class Like(NamedTuple):
-    """What the arrays of a call must have as those had that its code was made for."""
+    """The properties of a call's arrays that its code was made for."""
 
     strides: tuple[int, ...]
     dtype: Any
 
 
 def like(*arrays: Any) -> list[Like]:
-    """What other arrays must have to be used in place of these."""
+    """The properties required of other arrays that replace these."""
     return [Like(a.strides, a.dtype) for a in arrays]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What code is written for: the number of outer axes, and each operand's inner stride.
+    """The parameters of code: the number of outer axes, and each operand's inner stride.
 
-    Rows are ``long`` where the rounding of sums along them matters.
+    Rows are ``long`` if the rounding of sums along them matters.
     """
 
     outer: int
@@ -63,28 +62,28 @@ class Layout:
 
 @dataclass
 class Binding:
-    """A region's operands at one call: extents, strides in bytes, and the layout they have."""
+    """A region's operands in one call: extents, strides in bytes, and their layout."""
 
     layout: Layout
     rows: int
     width: int
     extents: list[int]
     strides: list[tuple[list[int], int]]  # of each operand: along the outer axes, the inner axis
-    side: int = 1  # places along the axis of vectors, where that is not the inner one
+    side: int = 1  # size of the vectors' axis, if that is not the inner one
     steps: list[int] | None = None  # strides along it
 
 
 def contiguous_strides(shape: Sequence[int], item_bytes: int = 1) -> tuple[int, ...]:
-    """Strides of an array whose elements lie in row-major order, without gaps."""
+    """Strides of a contiguous row-major array."""
     return tuple(item_bytes * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def imagined(
     shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None
 ) -> np.ndarray[Any, Any]:
-    """The shape, dtype and strides of an array, without its memory: it is never read or written.
+    """An array with a shape, dtype and strides, but without memory: it is never read or written.
 
-    It is an array of NumPy's so that views of it can be made, and has one element. Without
+    It is a NumPy array, so that views of it can be made, with the memory of one element. Without
     ``strides`` it is like a new array.
     """
     if strides is None:
@@ -93,7 +92,7 @@ def imagined(
 
 
 def lies_in_order(shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> bool:
-    """Whether the elements of an array lie in row-major order, without gaps.
+    """Whether an array is contiguous in row-major order.
 
     >>> lies_in_order((2, 1, 3), (12, 4, 4), 4), lies_in_order((3, 2), (4, 12), 4)
     (True, False)
@@ -103,17 +102,17 @@ def lies_in_order(shape: Sequence[int], strides: Sequence[int], item_bytes: int)
 
 
 def operands_of(region: Region) -> tuple[Input | Output, ...]:
-    """Inputs, then those outputs that are written element by element or row by row."""
+    """Inputs, then the outputs that are written element by element or row by row."""
     return (*region.inputs, *(o for o in region.outputs if o.value not in region.columns))
 
 
 def bind(
     region: Region, operands: Sequence[tuple[Any, tuple[str, ...]]], sizes: dict[str, int]
 ) -> Binding | None:
-    """How the arrays of ``operands_of(region)`` are walked over, each given with its axes.
+    """The traversal of the arrays of ``operands_of(region)``, each given with its axes.
 
-    None where the axes of a row don't lie behind each other in some operand, so that no single
-    stride leads from each element of a row to the next.
+    None if the axes of a row cannot be merged in some operand, so that no single stride leads from
+    each element of a row to the next.
     """
     axes, parts = region.axes, operands_of(region)
     strides = [
@@ -130,7 +129,7 @@ def bind(
     varies = [not set(region.row_axes).isdisjoint(p.axes) for p in parts]
     if not region.reduces:
         outer, width, inner_strides = _joined(outer, width, inner_strides, varies)
-    if width == 1:  # along an axis of size 1 no stride means anything
+    if width == 1:  # strides of axes of size 1 are arbitrary
         kinds = [UNIT if own else BROADCAST for own in varies]
     else:
         pairs = zip(inner_strides, operands, strict=True)
@@ -152,7 +151,7 @@ def _kind(stride: int, item_bytes: int) -> int:
 def _full_strides(
     part: Input | Output, array: Any, own: tuple[str, ...], axes: tuple[str, ...]
 ) -> list[int]:
-    """Byte strides along all axes; 0 where it does not vary, and along the axis looked up."""
+    """Byte strides along all axes; 0 for axes that it does not have, and for the looked-up axis."""
     strides = dict(zip(own, array.strides, strict=True))
     if isinstance(part, Input) and part.gather:
         strides[part.axes[0]] = 0
@@ -161,9 +160,9 @@ def _full_strides(
 
 
 def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
-    """The same walk with vectors along the last outer axis, and rows along the others.
+    """The same traversal with vectors along the last outer axis, and rows along the others.
 
-    ``rows`` no longer counts the rows of the region, but those of its outer axes before that.
+    ``rows`` then counts the rows of the outer axes before that one.
     """
     side = binding.extents[-1]
     steps = [outer[-1] for outer, _ in binding.strides]
@@ -179,9 +178,9 @@ def straight(
     sizes: dict[str, int],
     read: bool = True,
 ) -> list[tuple[Any, tuple[str, ...]]]:
-    """The operands, those that no single stride leads through in contiguous copies.
+    """The operands, with contiguous copies of those without a single stride.
 
-    Copies of outputs have nothing in them yet. Without ``read`` copies are ``imagined``.
+    Copies of outputs are uninitialized. Without ``read``, copies are ``imagined``.
     """
     found = []
     for part, (array, own) in zip(operands_of(region), operands, strict=True):
@@ -207,7 +206,7 @@ def straight(
 
 
 def collapse(extents: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """The same walk over as few axes as can be; over none where there is one element."""
+    """The same traversal over as few axes as possible; over none for a single element."""
     kept: list[int] = []
     found: list[list[int]] = [[] for _ in strides]
     for i in range(len(extents) - 1, -1, -1):
@@ -233,9 +232,9 @@ def _at_least_one(
 def _joined(
     outer: tuple[list[int], list[list[int]]], width: int, inner: list[int], varies: list[bool]
 ) -> tuple[tuple[list[int], list[list[int]]], int, list[int]]:
-    """Without reductions, the last outer axis may become part of the inner one.
+    """Without reductions, the last outer axis may be merged with the inner one.
 
-    What is one number for each row must stay that.
+    Operands with one number for each row must remain so.
     """
     extents, strides = outer
     last = [s[-1] for s in strides]

@@ -1,7 +1,7 @@
-"""Calls of eager ops kept ready: how arrays enter a region, what it gives, and the code that runs.
+"""Prepared calls of eager ops: the views of arrays, the outputs, and the compiled code.
 
-All of this follows from the shapes, strides and dtypes of the arrays, so it is found once for
-each set of them (``generated.ready``). A call then makes the outputs and starts the kernel.
+All of this depends only on the shapes, strides and dtypes of the arrays, so it is computed once for
+each set of them (``generated.ready``). A call then allocates the outputs and starts the kernel.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from eagerflow.spec import normalize_axes
 Array = np.ndarray[Any, Any]
 Body = Callable[..., Any]
 Enter = Callable[[Sequence[Array]], list[Array]]
-"""The views with which a region's inputs and outputs enter it, one for each."""
+"""The views of a region's inputs and outputs, one for each."""
 
 Attributes = tuple[tuple[str, Any], ...]
 
-MAX_KEPT_BYTES = 1 << 20  # of memory to work in that a call which is ready may hold
+MAX_KEPT_BYTES = 1 << 20  # of working memory that a prepared call may hold
 
 
 class ReadyCall:
-    """A region for arrays of certain shapes, strides and dtypes, which gives new arrays."""
+    """A region for arrays of certain shapes, strides and dtypes, which returns new arrays."""
 
     __slots__ = ("_enter", "_fixed", "_leave", "_made", "_sizes", "region")
 
@@ -44,10 +44,11 @@ class ReadyCall:
         leave: Callable[..., Any] | None = None,
         sizes: dict[str, int] | None = None,
     ) -> None:
-        """``enter`` gives a view of each array, and of each output, which are made like ``shapes``.
+        """``enter`` returns a view of each array, and of each output, which are created like
+        ``shapes``.
 
-        ``leave`` makes the result of the outputs; a single one comes without a list. ``sizes`` are
-        those of the region's axes, where no array may lie along one of them.
+        ``leave`` converts the outputs to the result; a single one is not in a list. ``sizes`` are
+        those of the region's axes, needed if no array has one of them.
         """
         self.region, self._enter, self._leave = region, enter, leave
         self._sizes = sizes or {}
@@ -61,7 +62,7 @@ class ReadyCall:
         return [empty(shape, dtype) for shape, dtype in self._made]
 
     def _fixed_call(self, given: list[Array], views: list[Array]) -> Any:
-        """The kernel on the arrays themselves, as their views have the same addresses."""
+        """The kernel on the arrays themselves, which have the addresses of their views."""
         if not all(map(np.may_share_memory, given, views)):
             return None
         inputs, outputs = self._apart(views)
@@ -72,7 +73,7 @@ class ReadyCall:
         return views[:count], views[count:]
 
     def __call__(self, arrays: Sequence[Array]) -> Any:
-        """The outputs of the region, or what they leave as."""
+        """The outputs of the region, or the result of ``leave``."""
         outs = self._outputs()
         fixed = self._fixed if kernel.listed is None else None
         if fixed is None or fixed(arrays, outs):
@@ -86,9 +87,9 @@ class ReadyCall:
 
 
 class _Rows(NamedTuple):
-    """How rows lie in an array: ``length`` elements, ``inner`` rows side by side, ``outer`` times.
+    """The rows of an array: ``length`` elements, ``inner`` interleaved rows, ``outer`` times.
 
-    The last of the region's axes is the one along a row; in memory arrays keep their order.
+    The last of the region's axes is the one along a row; the memory order is unchanged.
     """
 
     outer: int
@@ -97,29 +98,29 @@ class _Rows(NamedTuple):
 
     @property
     def axes(self) -> str:
-        """Those of the region."""
+        """The axes of the region."""
         return "m n" if self.inner == 1 else "a m n"
 
     @property
     def across(self) -> str:
-        """Those of what has one number for each row."""
+        """The axes of per-row numbers."""
         return self.axes.removesuffix(" n")
 
     def whole(self, x: Array) -> Array:
-        """An array as it enters."""
+        """The view of an array."""
         if self.inner == 1:
             return x.reshape((self.outer, self.length))
         return x.reshape((self.outer, self.length, self.inner)).swapaxes(1, 2)
 
     def narrow(self, x: Array) -> Array:
-        """An array of one number for each row as it enters."""
+        """The view of an array with one number for each row."""
         return x.reshape(self.outer if self.inner == 1 else (self.outer, self.inner))
 
 
 def rows_of(body: Body, axis: int, arrays: Sequence[Array], attributes: Attributes) -> ReadyCall:
-    """A body over rows ``n`` that lie along ``axis``, counted from the front, of the first array.
+    """A body over rows ``n`` along ``axis``, counted from the front, of the first array.
 
-    Arrays that lack the axis have one number for each row.
+    Arrays without the axis have one number for each row.
     """
     shape = arrays[0].shape
     before, behind = shape[:axis], shape[axis + 1 :]
@@ -139,9 +140,9 @@ def rows_of(body: Body, axis: int, arrays: Sequence[Array], attributes: Attribut
 # One number for each row -------------------------------------------------------------------------
 
 MAX_SIDE_WIDTH = 128
-"""Numbers side by side up to which sums across them are quickest as rows that lie so."""
+"""The number of interleaved rows up to which sums by rows are fastest."""
 MIN_COLUMN_ELEMENTS = 1 << 20
-"""From which wider ones are, added up as columns; NumPy does as well with fewer."""
+"""The number from which sums by columns are fastest; NumPy is as good below."""
 
 
 def reduced_of(
@@ -152,10 +153,10 @@ def reduced_of(
     instead: Callable[..., Any] | None,
     attributes: Attributes,
 ) -> Callable[[Sequence[Array]], Any]:
-    """A body of one number for each row ``n``, which lie along axes as reductions take them.
+    """A body of one number for each row ``n``, along axes as for reductions.
 
-    With ``instead`` the body is a mere reduction, which may work along columns, and which that
-    method of a ufunc does ``instead`` where rows lie so that it is quicker.
+    With ``instead`` the body is a plain reduction, which may work along columns, and is replaced by
+    that ufunc method for layouts where it is faster.
     """
     axes = normalize_axes(axis, x.ndim)
     left = [size for i, size in enumerate(x.shape) if i not in axes]
@@ -193,11 +194,10 @@ def reduced_of(
 
 
 def elements_of(body: Body, arrays: Sequence[Array], attributes: Attributes) -> ReadyCall:
-    """A body of the elements of arrays that broadcast.
+    """An elementwise body of broadcasting arrays.
 
-    The region has as few axes as lead through all of them, and an array that is the same along
-    one is not read along it, be it by its shape or by a stride of 0. Outputs lie in memory as
-    those of a ufunc do.
+    The region has as few axes as possible, and an array that is constant along one, by its shape or
+    by a stride of 0, is not read along it. Outputs have the memory order of a ufunc's.
     """
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     walks = [np.broadcast_to(a, shape).strides for a in arrays]
@@ -237,9 +237,9 @@ def elements_of(body: Body, arrays: Sequence[Array], attributes: Attributes) -> 
 
 
 def _order(walks: Sequence[tuple[int, ...]], rank: int) -> list[int]:
-    """The order of axes in memory, outer ones first, that NumPy gives results of such strides.
+    """The memory order of axes, outer ones first, of NumPy's results for such strides.
 
-    An axis moves inwards over another one if it has smaller steps in some array, and larger ones
+    An axis moves inwards past another one if it has smaller strides in some array, and larger ones
     in none.
     """
     inner_first: list[int] = []

@@ -1,4 +1,4 @@
-"""What reductions are, for all ways of running regions: how two parts join, and what none gives."""
+"""The semantics of reductions: the combination of two parts, and the result of an empty one."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ JOINS = {
     "any": "logical_or",
     "all": "logical_and",
 }
-"""Reduction to the scalar instruction that makes one of two partial results."""
+"""From reductions to the scalar instruction that combines two partial results."""
 
 ADDED_IN_TURN = 32
-"""Vectors of a row that are added one after the other: their sums are added up in the same way.
+"""Vectors of a row that are added sequentially: their sums are added in the same way.
 
-The rounding error of a sum of n numbers is so that of some 32 + n / 32 additions, not of n.
+The rounding error of a sum of n numbers is thus that of about 32 + n / 32 additions, not of n.
 """
 ROWS_OF_A_LINE = 256
-"""Rows that are added up in one line of a column reduction, and lines that are joined at once.
+"""Rows that are summed in one line of a column reduction, and lines that are combined at once.
 
-Fewer would round less, but what the lines need is this part of the data.
+Fewer would round less, but the memory of the lines is this share of the data.
 """
 
 
 def identity(reduction: str, dtype: str) -> Any:
-    """What a reduction of nothing gives, as a Python number."""
+    """The result of an empty reduction, as a Python number."""
     if reduction in ("sum", "product"):
         return int(reduction == "product")
     if reduction in ("any", "all"):
@@ -45,17 +45,17 @@ def identity(reduction: str, dtype: str) -> Any:
 
 
 def rounds(reduction: str, dtype: str) -> bool:
-    """Whether less rounding adds up where the numbers are reduced in groups."""
+    """Whether reducing in groups decreases the rounding error."""
     return reduction == "sum" and is_float(dtype)
 
 
 def ufunc(reduction: str) -> Any:
-    """NumPy's function that makes one of two arrays of partial results."""
+    """NumPy's function that combines two arrays of partial results."""
     return getattr(np, JOINS[reduction])
 
 
 def joined(reduction: str, parts: Any, out: Any = None) -> Any:
-    """The result of partial results (parts, ...), joined in groups and then these, in ``out``."""
+    """Partial results (parts, ...), combined in groups and then the groups, in ``out``."""
     function = ufunc(reduction)
     if len(parts) > ROWS_OF_A_LINE:
         starts = np.arange(0, len(parts), ROWS_OF_A_LINE)

@@ -1,10 +1,10 @@
-"""Regions: what a generated kernel computes, as data.
+"""Regions: the computation of a generated kernel, as data.
 
-A region is a loop nest over an index space: each value is one number for each index along its
-axes. Inputs are read at the index, statements compute one value from others, reductions along
-trailing axes give one number for each row, which later statements may use on all elements of
-the row; reductions along leading axes give one number for each column. A region says nothing
-about loops, vectors or threads: ``llvm``, ``cuda`` and ``tiles`` each decide that.
+A region is a loop nest over an index space: each value is one number for each index along its axes.
+Inputs are read at the index, statements compute one value from others, reductions along trailing
+axes give one number for each row, which later statements may use on all elements of the row;
+reductions along leading axes give one number for each column. A region does not specify loops,
+vectors or threads: ``llvm``, ``cuda`` and ``tiles`` each decide that.
 
     region softmax[m, n]
       in x: float32[m, n]
@@ -38,12 +38,12 @@ from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeErr
 from eagerflow.runtime.properties import cached_property
 
 REDUCTIONS = tuple(JOINS)
-"""Instructions that turn many numbers into one; mean, variance and argmax are made of them."""
+"""Instructions that reduce many numbers to one; mean, variance and argmax are made of them."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A number in a region, of a type."""
+    """A number in a region, with its type."""
 
     value: Any
     dtype: str
@@ -56,10 +56,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Input:
-    """An array that is read: its type in memory, and the axes along which it varies.
+    """An input array: its type in memory, and its axes.
 
-    ``gather`` names an integer input; where it is given, the first axis of this array is not
-    walked along but looked up: the element read is ``array[gather[...], ...]``.
+    ``gather`` names an integer input; if given, the first axis of this array is looked up: the
+    element read is ``array[gather[...], ...]``.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Input:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """What has to be known before the array is read: the index of the rows looked up."""
+        """The prerequisites of reading the array: the index of looked-up rows."""
         return () if self.gather is None else (self.gather,)
 
     def __str__(self) -> str:
@@ -81,10 +81,9 @@ class Input:
 class Statement:
     """One value, from others: an instruction, or a reduction ``over`` some axes.
 
-    Operands are names of inputs and earlier statements, and Constants. ``position`` gives the
-    index along its axis ``over``, ``extent`` the axis's size. ``random_bits`` gives number ``i``
-    of the draw that its three operands, the words of a generator's state, stand for; ``i``
-    counts along ``over``.
+    Operands are names of inputs and earlier statements, and Constants. ``position`` is the index
+    along its axis ``over``, ``extent`` the axis's size. ``random_bits`` is number ``i`` of the draw
+    identified by its three operands, the words of a generator's state; ``i`` counts along ``over``.
     """
 
     name: str
@@ -103,7 +102,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Output:
-    """An array that is written with a value, perhaps in place of an input."""
+    """An array that is written with a value, possibly replacing an input."""
 
     name: str
     value: str
@@ -119,7 +118,7 @@ class Output:
 def dependencies(
     names: Iterable[str], operands: Callable[[str], Iterable[str | Constant]]
 ) -> set[str]:
-    """These values and all that they are computed from; ``operands`` tells of each from what.
+    """These values and all that they are computed from; ``operands`` returns the operands of each.
 
     >>> made_of = {"y": ("x", "e"), "e": ("x", Constant(1.0, "float32"))}
     >>> sorted(dependencies(["y"], lambda name: made_of.get(name, ())))
@@ -136,9 +135,9 @@ def dependencies(
 
 
 def reduction_depths(parts: Iterable[Any], reduces: Callable[[Any], bool]) -> dict[str, int]:
-    """How many reductions that wait for each other lead to each value, itself included.
+    """The depth of dependent reductions for each value, including itself.
 
-    ``parts`` have a name and operands, and stand in an order in which they can be computed.
+    ``parts`` have a name and operands, and are in a valid order of computation.
     """
     depths: dict[str, int] = {}
     for part in parts:
@@ -156,7 +155,7 @@ def _named(axes: Iterable[str]) -> str:
 
 
 class LoopNest:
-    """What is computed for each index of a space: a region, or a part of it for one launch."""
+    """The computation for each index of a space: a region, or a part of it for one launch."""
 
     inputs: tuple[Input, ...]
     body: tuple[Statement, ...]
@@ -188,11 +187,11 @@ class LoopNest:
 
 @dataclass(frozen=True, eq=False)
 class Region(LoopNest):
-    """A checked description of a kernel; ``sizes`` holds the axes whose extent is fixed.
+    """A validated description of a kernel; ``sizes`` has the axes with fixed extents.
 
-    Raises DTypeError for types that do not fit, ShapeError for axes that do not, and
-    ArgumentError for values that are undefined or defined twice; each shows the text of the
-    region with the place marked.
+    Raises DTypeError for mismatched types, ShapeError for mismatched axes, and ArgumentError for
+    values that are undefined or defined twice; each shows the text of the region with the position
+    marked.
     """
 
     name: str
@@ -202,19 +201,19 @@ class Region(LoopNest):
     outputs: tuple[Output, ...]
     sizes: tuple[tuple[str, int], ...] = ()
     calls: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What was made ready to run it, by the shapes, strides and dtypes of its operands."""
+    """Prepared executions, by the shapes, strides and dtypes of operands."""
     derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What other modules have found out about it, by name."""
+    """Cached analyses of other modules, by name."""
 
     def __post_init__(self) -> None:
         _Check(self).all()
 
     @classmethod
     def shared(cls, *parts: Any) -> Region:
-        """The region of these parts, with all that was made ready for it where one is in use.
+        """The region of these parts, shared with an existing one and its prepared executions.
 
-        A network repeats its layers: most of the regions of a plan are the same few. ``parts``
-        are the fields, of a writer that makes no names that look like other pieces of the text.
+        A network repeats its layers: most regions of a plan are equal. ``parts`` are the fields, by
+        a writer whose names are unambiguous in the text.
         """
         key = _hash_of(_lines(*parts))
         found = _in_use.get(key)
@@ -226,7 +225,7 @@ class Region(LoopNest):
         return "\n".join(self._lines())
 
     def __eq__(self, other: object) -> bool:
-        # By the text, which tells 0.0 from -0.0, and in which a NaN is itself.
+        # By the text, which distinguishes 0.0 from -0.0, and in which a NaN equals itself.
         return isinstance(other, Region) and self.key == other.key
 
     def __hash__(self) -> int:
@@ -238,7 +237,7 @@ class Region(LoopNest):
     def refuse(
         self, kind: type[EagerflowError], message: str, line: int | None = None, **more: Any
     ) -> None:
-        """Raise an error that shows the text of the region, perhaps with a line of it marked."""
+        """Raise an error that shows the text of the region, optionally with a line of it marked."""
         lines = list(self._lines())
         if line is not None:
             lines[line] = f"> {lines[line].strip()}   <-- here"
@@ -246,12 +245,12 @@ class Region(LoopNest):
 
     @cached_property
     def key(self) -> str:
-        """The hash of the text, which stands for the region wherever code is kept."""
+        """The hash of the text, which identifies the region wherever code is cached."""
         return _hash_of(self._lines())
 
     @cached_property
     def reduced_axes(self) -> tuple[str, ...]:
-        """The trailing axes along which rows are reduced; none where none are."""
+        """The trailing axes of row reductions; none if there are none."""
         return next((s.over for s in self.body if self.is_row_reduction(s)), ())
 
     @cached_property
@@ -261,7 +260,7 @@ class Region(LoopNest):
 
     @property
     def row_axes(self) -> tuple[str, ...]:
-        """The axes of a row: those along which rows are reduced, or else the last one."""
+        """The axes of a row: those of row reductions, or otherwise the last one."""
         return self.reduced_axes or self.axes[-1:]
 
     @property
@@ -271,7 +270,7 @@ class Region(LoopNest):
 
     @cached_property
     def without_gathers(self) -> Region:
-        """The same region with every input walked along all of its axes."""
+        """The same region without lookups: every input has all of its axes."""
         return replace(self, inputs=tuple(replace(p, gather=None) for p in self.inputs))
 
     def is_row_reduction(self, part: Statement | Input) -> bool:
@@ -325,14 +324,14 @@ def _trails(region: Region, statement: Statement) -> bool:
 
 
 class _Check:
-    """The questions that a region must answer; the first wrong answer is raised."""
+    """The validation of a region; the first violation is raised."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self.line = 0  # of the region's text: what is looked at
+        self.line = 0  # the current line of the region's text
         self.types: dict[str, str] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
-        self.columns: set[str] = set()  # results of column reductions are for outputs alone
+        self.columns: set[str] = set()  # results of column reductions are only for outputs
 
     def all(self) -> None:
         region = self.region
@@ -370,7 +369,7 @@ class _Check:
         region = self.region
         values = [p.name for p in region.inputs] + [s.name for s in region.body]
         for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
-            # The text stands for the region: no name may look like another piece of it.
+            # The text identifies the region: no name may be ambiguous in it.
             if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
                 self._fail(
                     ArgumentError, f"{name!r} is not a name", expected="letters, digits, _ . -"
@@ -414,7 +413,7 @@ class _Check:
             self._fail(ShapeError, f"{message}%{index.name} varies along {_named(index.axes)}")
         elif not set(index.axes) <= set(part.axes):
             message = (
-                f"%{index.name} varies along {_named(index.axes)}, so what it looks up does too"
+                f"%{index.name} varies along {_named(index.axes)}, so the looked-up input does too"
             )
             self._fail(ShapeError, f"{message}, and not along {_named(part.axes)} alone")
 

@@ -1,9 +1,9 @@
-"""Passes: in which order generated code walks over the elements of a row.
+"""Passes: the order in which generated code traverses the elements of a row.
 
-The elements of a row are walked over once for each level of reductions that depend on each
-other: softmax takes one pass for the maximum, one for the sum of the exponentials, one for the
-quotients. What a pass needs from an earlier one is computed again where that is cheap, and kept
-in a buffer of one row where it is not.
+The elements of a row are traversed once for each level of dependent reductions: softmax takes one
+pass for the maximum, one for the sum of the exponentials, one for the quotients. Values that a pass
+needs from an earlier one are recomputed if that is cheap, and otherwise kept in a buffer of one
+row.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from eagerflow.codegen.region import (
     reduction_depths,
 )
 
-_MIN_KEPT_COST = 8  # instructions from which keeping a value costs less than computing it again
+_MIN_KEPT_COST = 8  # instructions from which keeping a value costs less than recomputing it
 _COSTS = {"divide": 4, "sqrt": 5, "rsqrt": 8, "reciprocal": 4, "random_bits": 40, "power": 40}
 
 
 @dataclass
 class Pass:
-    """What one walk over the elements of a row computes."""
+    """The computations of one traversal of the elements of a row."""
 
     reductions: list[Statement] = field(default_factory=list)
     columns: list[Statement] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    values: set[str] = field(default_factory=set)  # all that it reads or computes, for each element
+    values: set[str] = field(default_factory=set)  # those read or computed per element
     cost: int = 0  # instructions for each element
 
 
 class Schedule:
-    """The passes of a region, and what stands between them."""
+    """The passes of a region, and the values between them."""
 
     def __init__(self, region: LoopNest) -> None:
         self.region = region
         self.passes: list[Pass] = []
-        self.kept: dict[str, int] = {}  # value to the number of its row buffer
+        self.kept: dict[str, int] = {}  # from values to the index of their row buffer
         self._inner = set(region.row_axes)
         self.depths = reduction_depths((*region.inputs, *region.body), region.is_row_reduction)
         self._place()
@@ -78,7 +78,7 @@ class Schedule:
         return bool(self.row_outputs() or self.row_columns())
 
     def _outputs(self) -> list[Output]:
-        """Those that are written element by element or row by row."""
+        """Outputs that are written element by element or row by row."""
         return [o for o in self.region.outputs if o.value not in self.region.columns]
 
     def _pass(self, number: int) -> Pass:
@@ -116,7 +116,7 @@ class Schedule:
         return [*parts, *(o.value for o in own.outputs)]
 
     def _inputs_of(self, own: Pass) -> set[str]:
-        """Inputs that the values of a pass are computed from, with nothing kept."""
+        """Inputs of the values of a pass, if nothing is kept."""
 
         def operands(name: str) -> list[str]:
             part = self.region.statement(name)
@@ -126,7 +126,7 @@ class Schedule:
 
         return dependencies(self._roots(own), operands)
 
-    # What is kept --------------------------------------------------------------------------------
+    # Kept values ---------------------------------------------------------------------------------
 
     def _walk_all(self) -> None:
         computed: dict[str, int] = {}
@@ -162,7 +162,7 @@ class Schedule:
         return _COSTS.get(part.instruction, usual)
 
     def _cost(self, name: str) -> int:
-        """Instructions to compute a value from what is in memory."""
+        """Instructions to compute a value from values in memory."""
         part = self.region.statement(name)
         if isinstance(part, (Input, Constant)) or name in self.kept or not self.varies(name):
             return 0
@@ -171,7 +171,7 @@ class Schedule:
 
 
 def schedule(region: Region) -> Schedule:
-    """The schedule of a region; it lives as long as the region does."""
+    """The schedule of a region, cached for the region's lifetime."""
     found: Schedule | None = region.derived.get("schedule")
     if found is None:
         found = region.derived["schedule"] = Schedule(region)

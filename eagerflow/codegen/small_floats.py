@@ -1,4 +1,4 @@
-"""float16 and bfloat16 in scalar instructions: their bits as float32, and float32 as their bits."""
+"""float16 and bfloat16 in scalar instructions: conversions of their bits from and to float32."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["NARROWED", "WIDENED"]
 
 
 def bfloat16_to_float(s: Any, x: Any) -> Any:
-    """A float of which the bits are the upper half."""
+    """A float from its upper half."""
     return s.bitcast(s.bitwise_left_shift(s.convert(x, "uint32"), 16), "float32")
 
 
 def bfloat16_bits(s: Any, x: Any) -> Any:
-    """The upper half of a float, rounded to even; the processor's own flushes denormals."""
+    """The upper half of a float, rounded to even; the processor's instruction flushes denormals."""
     bits = s.bitcast(x, "uint32")
     odd = s.bitwise_and(s.bitwise_right_shift(bits, 16), 1)
     rounded = s.add(s.add(bits, 0x7FFF), odd)
@@ -24,12 +24,12 @@ def bfloat16_bits(s: Any, x: Any) -> Any:
 
 
 def float16_to_float(s: Any, x: Any) -> Any:
-    """A float of half precision: its exponent is moved by a product."""
+    """A float from half precision: its exponent is adjusted by a product."""
     bits = s.convert(x, "uint32")
     sign = s.bitwise_left_shift(s.bitwise_and(bits, 0x8000), 16)
     shifted = s.bitcast(s.bitwise_left_shift(s.bitwise_and(bits, 0x7FFF), 13), "float32")
     scaled = s.bitcast(s.multiply(shifted, 2.0**112), "uint32")
-    # An exponent of all ones stands for infinity and NaN, and stays one.
+    # An exponent of all ones means infinity or NaN, and stays so.
     endless = s.greater_equal(s.bitwise_and(bits, 0x7FFF), 0x7C00)
     special = s.bitwise_or(scaled, 0x7F800000)
     return s.bitcast(s.bitwise_or(s.select(endless, special, scaled), sign), "float32")
@@ -52,7 +52,7 @@ def float16_bits(s: Any, x: Any) -> Any:
 
 
 WIDENED = {"float16": float16_to_float, "bfloat16": bfloat16_to_float}
-"""Type in memory to ``function(s, bits)``, which gives the value."""
+"""From types in memory to ``function(s, bits)``, which returns the value."""
 
 NARROWED = {"float16": float16_bits, "bfloat16": bfloat16_bits}
-"""Type in memory to ``function(s, value)``, which gives the bits of the nearest number."""
+"""From types in memory to ``function(s, value)``, which returns the bits of the nearest number."""

@@ -1,4 +1,4 @@
-"""What is generated of a region, to look at: nothing that runs needs this, nor the GPU's part."""
+"""The generated code of a region, for inspection only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(
     outputs: Sequence[Any],
     sizes: dict[str, int],
 ) -> str:
-    """A region, or the code made of it for such arrays: "llvm", "assembly" or "cuda"."""
+    """A region, or its code for such arrays: "llvm", "assembly" or "cuda"."""
     if code == "region":
         return str(region)
     if code == "cuda":

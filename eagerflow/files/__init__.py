@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, and read without running anything of them."""
+"""Files: written completely or not at all, and read without executing anything in them."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whatever happens meanwhile."""
+"""Atomic writes: a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # pipes 
 
 
 def as_path(path: Any) -> str:
-    """The text of a path; FileFormatError for what cannot be one."""
+    """The text of a path; FileFormatError for other objects."""
     try:
         name = os.fsdecode(path)
     except raised_here(TypeError):
@@ -35,7 +35,7 @@ def as_path(path: Any) -> str:
 
 
 def refuse(error: OSError, verb: str, path: str) -> NoReturn:
-    """Raise FileFormatError for what the system has against reading or writing a file."""
+    """Raise FileFormatError for an OSError on reading or writing a file."""
     hints = {
         FileNotFoundError: "check the path; folders are not made",
         IsADirectoryError: "give the name of a file in it",
@@ -51,10 +51,10 @@ def refuse(error: OSError, verb: str, path: str) -> NoReturn:
 def write_whole(path: str | os.PathLike[str], parts: Sequence[Any]) -> None:
     """Make the file ``path`` hold ``parts``, which are bytes or one-dimensional arrays of them.
 
-    The parts go into a nameless or temporary file in the same folder, which takes the name when
-    all of it is on the disk. A failure at any point, or the end of the process, leaves the
-    previous file as it was. A link is followed, so that what it names is replaced. Raises
-    FileFormatError where the system refuses: a full disk, a missing folder, a device.
+    The parts go into a nameless or temporary file in the same folder, which gets the name when all
+    of it is on the disk. A failure at any point, or the end of the process, leaves the previous
+    file unchanged. A link is followed, so that its target is replaced. Raises FileFormatError for
+    errors of the system: a full disk, a missing folder, a device.
     """
     name = as_path(path)
     try:
@@ -62,19 +62,19 @@ def write_whole(path: str | os.PathLike[str], parts: Sequence[Any]) -> None:
         mode = _mode_before(target)
         folder = os.path.dirname(target)
         remove_leftovers(folder)
-        if os.name == "nt":  # which opens no folders
+        if os.name == "nt":  # Windows cannot open folders
             _replace(_Temporary, -1, target, parts, mode)
             return
         with OpenFile(folder, os.O_RDONLY) as place:
             if not _replace(_Nameless, place.fd, target, parts, mode):
                 _replace(_Temporary, place.fd, target, parts, mode)
-            os.fsync(place.fd)  # so that the new name lasts
+            os.fsync(place.fd)  # so that the new name is durable
     except raised_here(OSError) as error:
         refuse(error, "written", name)
 
 
 def _mode_before(target: str) -> int | None:
-    """The permissions of the file that is to be replaced; None where there is none."""
+    """The permissions of the file to be replaced; None if there is none."""
     try:
         found = os.stat(target).st_mode
     except raised_here(FileNotFoundError):
@@ -99,16 +99,16 @@ def _write(descriptor: int, data: memoryview) -> None:
 
 
 class _Temporary(ScopeGuard):
-    """A file with a name that it has until all is written."""
+    """A file with a temporary name until it is complete."""
 
     def __init__(self, folder: str, place: int) -> None:
         self.place = place
         self.folder = folder
-        self.name = ""  # which goes with the file
+        self.name = ""  # deleted with the file
         self._file = self._made()
 
     def acquire(self) -> None:
-        """Make the file, locked, so that ``remove_leftovers`` of other processes leaves it."""
+        """Create the file, locked, so that ``remove_leftovers`` of other processes skips it."""
         self._file.acquire()
         while not self._locked():
             self._file.release()
@@ -117,11 +117,11 @@ class _Temporary(ScopeGuard):
 
     @property
     def descriptor(self) -> int:
-        """The open file."""
+        """The file descriptor."""
         return self._file.fd
 
     def _locked(self) -> bool:
-        """Lock the file; False if another process has removed it in the moment before."""
+        """Lock the file; False if another process has removed it just before."""
         try:
             _lock(self.descriptor, wait=True)
         except raised_here(OSError):  # some file systems have no locks; nothing is removed there
@@ -134,23 +134,23 @@ class _Temporary(ScopeGuard):
         return OpenFile(self.name, flags, 0o666)
 
     def take_name(self, target: str) -> None:
-        """Stand in the place of ``target`` from now on."""
+        """Replace ``target``."""
         if os.name == "nt":  # which does not rename open files
             self._file.release()
         os.replace(self.name, target)
         self.name = ""
 
     def release(self) -> Exception | None:
-        """Let go of the file, and of its temporary name."""
+        """Close the file, and remove its temporary name."""
         problem = self._file.release()
         if self.name:
-            with suppress(OSError):  # gone, or not made
+            with suppress(OSError):  # removed, or not created
                 os.unlink(self.name)
         return problem
 
 
 class _Nameless(_Temporary):
-    """A file without a name, of which nothing stays if the process is killed."""
+    """An unnamed file, which vanishes if the process is killed."""
 
     def _made(self) -> OpenFile:
         if not hasattr(os, "O_TMPFILE"):
@@ -158,17 +158,17 @@ class _Nameless(_Temporary):
         return OpenFile(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
 
     def acquire(self) -> None:
-        """Make the file."""
+        """Create the file."""
         try:
             super().acquire()
         except raised_here(OSError):
             raise _NotHereError from None
 
     def take_name(self, target: str) -> None:
-        """Stand in the place of ``target`` from now on."""
+        """Replace ``target``."""
         self.name = os.path.join(self.folder, _new_name())
         try:
-            # With a folder of the source, and only then, links in /proc are followed.
+            # Links in /proc are only followed with a folder descriptor for the source.
             source = f"/proc/self/fd/{self.descriptor}"
             os.link(source, self.name, src_dir_fd=self.place, follow_symlinks=True)
         except raised_here(OSError):
@@ -177,13 +177,13 @@ class _Nameless(_Temporary):
 
 
 class _NotHereError(Exception):
-    """The system has no nameless files in this folder."""
+    """The system has no unnamed files in this folder."""
 
 
 def _replace(
     kind: type[_Temporary], place: int, target: str, parts: Sequence[Any], mode: int | None
 ) -> bool:
-    """Write a file and let it take the name; False where there are no files of this kind."""
+    """Write a file and rename it to the target; False where this kind of file is not supported."""
     try:
         with kind(os.path.dirname(target), place) as file:
             for part in parts:
@@ -198,18 +198,18 @@ def _replace(
 
 
 def remove_leftovers(folder: str) -> None:
-    """Delete temporary files of processes that were killed at the wrong moment."""
+    """Delete temporary files of processes that were killed during a write."""
     found = []
     with suppress(OSError), os.scandir(folder) as entries:
         found = [e.path for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
     for path in found:
-        # In use, or gone already.
+        # In use, or removed already.
         with suppress(OSError), OpenFile(path, os.O_RDONLY | _CAREFUL) as file:
             _lock(file.fd)
             os.unlink(path)
 
 
 def _lock(descriptor: int, wait: bool = False) -> None:
-    """Lock a file; OSError where there are no locks, or where another process has it."""
+    """Lock a file; OSError without support for locks, or if another process holds it."""
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -1,9 +1,9 @@
-"""The safetensors format: named arrays and short texts in one file, without anything to run.
+"""The safetensors format: named arrays and short texts in one file, without executable contents.
 
 Eight bytes with the length of the header, the header, which is JSON, and the bytes of the arrays.
-The header says of each array its dtype, its shape and where it begins and ends. Files are read
-here rather than by the library, since what they say is checked against what is there before any
-memory is taken for it, and since bfloat16 and float8 are among our dtypes.
+The header has the dtype, shape and offsets of each array. Files are parsed here rather than by the
+library, since headers are checked against the size of the file before memory is allocated, and
+since bfloat16 and float8 are among our dtypes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eagerflow.spec import as_shape
 MAX_HEADER = 100_000_000  # bytes; the library sets the same limit
 MAX_ARRAYS = 50_000
 MAX_TEXTS = 64
-_MAX_WIDE_HEADER = 12_000_000  # letters, which may take four bytes each
+_MAX_WIDE_HEADER = 12_000_000  # characters, which may take four bytes each
 
 _CODES = {
     "BOOL": "bool",
@@ -48,9 +48,9 @@ _CODES = {
 }
 _DTYPES = {code: as_dtype(name) for code, name in _CODES.items()}
 _CODE_OF = {dtype: code for code, dtype in _DTYPES.items()}
-_COMPLEX128 = as_dtype("complex128")  # which the format lacks: pairs of float64 stand for it
+_COMPLEX128 = as_dtype("complex128")  # missing in the format: stored as pairs of float64
 
-# Possessive, so that no text makes the search go back.
+# Possessive quantifiers, so that no text causes backtracking.
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"')
 _PLAIN_STRING = re.compile(r'"[ !#-\[\]-~]*+(?:\\["\\n][ !#-\[\]-~]*+)*+"')
 _BLANK = re.compile(r"[ \t\r\n]*+")
@@ -72,7 +72,7 @@ _BEGINNINGS = {
 
 
 class Place(NamedTuple):
-    """Where an array is in a file, counted from the end of the header, and what it is."""
+    """The offset of an array in a file, counted from the end of the header, its dtype and shape."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
 
 class Container(NamedTuple):
-    """What the header of a file says: texts, and the places of the arrays."""
+    """The contents of a header: texts, and the places of the arrays."""
 
     texts: dict[str, str]
     places: dict[str, Place]
@@ -100,7 +100,7 @@ def pack(texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -
     """The pieces of a file with these texts and arrays: the header, and each array's bytes.
 
     The same contents give the same bytes: large items come first, so that all are aligned, and
-    those of one size in the order of their names. FileFormatError where it is too much.
+    those of one size in the order of their names. FileFormatError beyond the limits of the format.
     """
     if len(arrays) > MAX_ARRAYS:
         fail(
@@ -143,7 +143,7 @@ def _item(dtype: DType) -> int:
 
 
 def parse(size: int, read: Callable[[int, int], bytes | bytearray]) -> Container:
-    """What the header of a file of ``size`` bytes says; ``read(start, count)`` gives its bytes.
+    """Parse the header of a file of ``size`` bytes; ``read(start, count)`` returns its bytes.
 
     Raises FileFormatError unless the arrays fill the file after the header without gaps.
     """
@@ -184,7 +184,7 @@ def _refuse_start(size: int, start: bytes | bytearray, length: int) -> NoReturn:
 
 
 class _Header:
-    """A reader of the one form that headers have, in which nothing is nested at will."""
+    """A parser of the one form of headers, which has no arbitrary nesting."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -214,7 +214,7 @@ class _Header:
         return texts
 
     def _keys(self, owner: str) -> Iterator[str]:
-        """The keys of an object; the caller reads a key's value before it asks for the next key."""
+        """The keys of an object; the caller reads a key's value before it requests the next key."""
         known: set[str] = set()
         self._skip("{")
         if self._peek() == "}":
@@ -256,7 +256,7 @@ class _Header:
         if match is None:
             self._fail("a text" if form is _STRING else "a text as graph.save writes it")
         self.at = match.end()
-        # Which decodes a text within a larger one without a copy of that.
+        # It decodes a text within a larger one without copying that.
         text: str = scanstring(self.text, match.start() + 1)[0]
         return text
 
@@ -281,7 +281,7 @@ class _Header:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object's dict; ValueError for a duplicate key."""
+    """A JSON object as a dict; ValueError for a duplicate key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("duplicate key")
@@ -289,7 +289,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite(digits: str) -> float:
-    """A JSON number as a float; ValueError where it is too large for one."""
+    """A JSON number as a float; ValueError if it overflows."""
     found = float(digits)
     if not isfinite(found):
         raise ValueError(f"{digits[:20]} is not a finite number")
@@ -297,7 +297,7 @@ def finite(digits: str) -> float:
 
 
 loads = json.JSONDecoder(object_pairs_hook=unique, parse_float=finite, parse_constant=finite).decode
-"""What a JSON text says, which has finite numbers alone; ValueError or RecursionError if none."""
+"""Parse JSON with finite numbers only; ValueError or RecursionError for invalid text."""
 
 
 def _checked_place(name: str, found: dict[str, Any]) -> Place:
@@ -330,7 +330,7 @@ def _counts(found: Any) -> bool:
 
 
 def _check_layout(places: Mapping[str, Place], size: int) -> None:
-    """Tensors follow each other, from the header's end to that of the file."""
+    """Check that tensors are consecutive from the header's end to the end of the file."""
     at = 0
     for name, place in sorted(places.items(), key=lambda item: item[1][2:]):
         if place.start != at:
@@ -349,12 +349,12 @@ def _check_layout(places: Mapping[str, Place], size: int) -> None:
 
 
 def as_array(place: Place, dtype: DType) -> np.ndarray[Any, Any]:
-    """Memory for an array of a file that is to have this dtype; FileFormatError if it cannot."""
+    """Memory for an array of a file with this dtype; FileFormatError if they do not match."""
     return np.empty(shape_as(place, dtype), dtype)
 
 
 def shape_as(place: Place, dtype: DType) -> tuple[int, ...]:
-    """The shape of an array of a file as one of this dtype; FileFormatError if it cannot be."""
+    """The shape of an array of a file for this dtype; FileFormatError if they do not match."""
     whole = place.shape
     if dtype == _COMPLEX128 and place.dtype.name == "float64" and whole[-1:] == (2,):
         return whole[:-1]
@@ -364,12 +364,12 @@ def shape_as(place: Place, dtype: DType) -> tuple[int, ...]:
 
 
 def finished(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that was read, in this machine's order of bytes, with valid truth values."""
+    """An array that was read, converted to native byte order, with valid booleans."""
     if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
         fail("a tensor of truth values holds other bytes than 0 and 1")
     return array.byteswap() if sys.byteorder == "big" else array
 
 
 def concatenated(parts: Iterable[Any]) -> bytes:
-    """All pieces of a file in one."""
+    """The pieces of a file, joined."""
     return b"".join(bytes(part) for part in parts)

@@ -1,6 +1,6 @@
 """Protocol buffers described as data: classes of messages without generated files.
 
-Source of the form: Google, "Protocol Buffers: Descriptors", ``descriptor.proto``.
+Source of the format: Google, "Protocol Buffers: Descriptors", ``descriptor.proto``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ def message_classes(
 ) -> dict[str, Any]:
     """The class of each message by its name.
 
-    ``messages`` has the fields of each one, in a text: ``type name``, with ``; `` between them.
-    They are numbered in their order, or as ``name=4`` says and on from there. A type is one of the
-    language's or the name of a message; ``*`` before it says that there are many, ``%`` that it is
-    a map from texts, ``%int64:`` one from integers. ``oneof name: `` before fields says that only
-    one of all is there. MissingExtraError, for the ``feature`` of an ``extra``, without protobuf.
+    ``messages`` has the fields of each one, as a text: ``type name``, separated by ``; ``. They are
+    numbered in order, from 1 or from ``name=4`` on. A type is a scalar type or the name of a
+    message; ``*`` before it marks a repeated field, ``%`` a map from texts, ``%int64:`` one from
+    integers. ``oneof name: `` before fields makes all of them alternatives. MissingExtraError, for
+    the ``feature`` of an ``extra``, without protobuf.
 
     >>> from eagerflow.files.protobuf import message_classes
     >>> Point = message_classes("p", {"Point": "int32 x; int32 y=4"}, "serving", "it")["Point"]
@@ -41,7 +41,7 @@ def message_classes(
         rows = described[outer].nested_type if outer else file.message_type
         described[name] = rows.add(name=own or name)
         _describe(described[name], package, name, messages[name])
-    pool = pools.DescriptorPool()  # of our own: programs may have these messages already
+    pool = pools.DescriptorPool()  # a pool of our own: programs may have these messages already
     pool.Add(file)
     return {
         name: factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))

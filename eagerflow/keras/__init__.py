@@ -1,10 +1,10 @@
-"""Keras 3 on eagerflow: imported before Keras, this puts the backend ``"eagerflow"`` in place.
+"""Keras 3 on eagerflow: imported before Keras, this installs the backend ``"eagerflow"``.
 
     import eagerflow.keras
     import keras
 
-``python -m eagerflow.keras program.py`` does it for a program as it stands. Raises ImportError if
-Keras is missing or was imported before. What of Keras this relies on stands in ``hook.py``.
+``python -m eagerflow.keras program.py`` does it for an unmodified program. Raises ImportError if
+Keras is missing or was imported before. The dependencies on Keras's internals are in ``hook.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ from eagerflow.keras.sparse import SparseTensor
 __all__ = ["VERSIONS", "SparseTensor"]
 
 VERSIONS = hook.VERSIONS
-"""The first release of Keras that this is for, and the first one that it is not for."""
+"""The first supported release of Keras, and the first unsupported one."""
 
 hook.install()

@@ -1,11 +1,11 @@
-"""The hook: Keras's modules that choose a backend by name get one more choice as they are loaded.
+"""The import hook that adds our backend to Keras's modules that choose one by name.
 
-Keras's files stay as they are. Its name of the backend comes from ``KERAS_BACKEND``, and the code
-that goes with a name from chains of ``if backend() == "tensorflow": ... elif ... else: ...`` in a
-few modules. A finder in front of Python's own loads these modules: the last ``else`` of the chain,
-which stands for names that Keras does not know, imports our classes (``CHOICES``). What chooses
-by name inside functions is replaced after its module was loaded (``REPLACED``). A module that does
-not look as it should raises ImportError, which names it.
+Keras's files are not modified. The name of the backend comes from ``KERAS_BACKEND``, and the code
+for it from chains of ``if backend() == "tensorflow": ... elif ... else: ...`` in a few modules. A
+finder before Python's own loads these modules: the last ``else`` of the chain, for names unknown to
+Keras, imports our classes (``CHOICES``). Functions that choose by name internally are replaced
+after their module was loaded (``REPLACED``). A module of an unexpected form raises ImportError with
+its name.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ CHOICES = {
         f"from {OURS}.optimizer import Optimizer as BackendOptimizer",
     ),
 }
-"""What the last ``else`` of the chain in a module of Keras's imports in our case."""
+"""The import that replaces the last ``else`` of the chain in a module of Keras."""
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module of Keras's with one more choice of a backend."""
+    """Loads a module of Keras with our backend as an additional choice."""
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The module's code; where it is changed, Python's cache of compiled files is not used."""
+        """The module's code; Python's cache of compiled files is not used for modified modules."""
         if fullname not in CHOICES:
             return super().get_code(fullname)
         tree = with_choice(ast.parse(self.get_data(self.path)), fullname)
@@ -55,7 +55,7 @@ class _Loader(SourceFileLoader):
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module, and replace functions that choose by names which Keras knows."""
+        """Run the module, and replace functions that choose by the names of backends."""
         super().exec_module(module)
         for path, make in REPLACED.get(module.__name__, {}).items():
             owner, name = _found(module, path)
@@ -63,7 +63,7 @@ class _Loader(SourceFileLoader):
 
 
 def _found(module: ModuleType, path: str) -> tuple[Any, str]:
-    """The module or class that holds what ``path`` leads to, and its name there."""
+    """The module or class that contains the object at ``path``, and its name there."""
     owner: Any = module
     *outer, name = path.split(".")
     for part in outer:
@@ -74,13 +74,13 @@ def _found(module: ModuleType, path: str) -> tuple[Any, str]:
 
 
 class Finder:
-    """Finds the modules of Keras's that are loaded in another way; knows no others."""
+    """Finds the modules of Keras that are loaded with changes, and no others."""
 
     @staticmethod
     def find_spec(
         fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec with a loader of ours in place of Python's."""
+        """The spec with our loader in place of Python's."""
         ours = fullname in CHOICES or fullname in REPLACED
         spec = PathFinder.find_spec(fullname, path, target) if ours else None
         if spec is not None and spec.origin is not None:
@@ -89,7 +89,7 @@ class Finder:
 
 
 def with_choice(tree: ast.Module, name: str) -> ast.Module:
-    """A module's syntax tree, in which the last ``else`` of the one chain of backends is ours."""
+    """A module's syntax tree with our import in the last ``else`` of the chain of backends."""
     chains = [node for node in tree.body if isinstance(node, ast.If) and _backend(node.test)]
     ends = [end for end in (_last(x) for x in chains) if end is not None]
     if len(ends) != 1:
@@ -103,7 +103,7 @@ def with_choice(tree: ast.Module, name: str) -> ast.Module:
 
 
 def _backend(test: ast.expr) -> bool:
-    """Whether it is ``backend() == "..."``."""
+    """Whether a test is ``backend() == "..."``."""
     if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Call)):
         return False
     called = test.left.func
@@ -112,7 +112,7 @@ def _backend(test: ast.expr) -> bool:
 
 
 def _last(chain: ast.If) -> ast.If | None:
-    """The last ``if`` of a chain, which has the ``else``; None where there is none."""
+    """The last ``if`` of a chain, which has the ``else``; None if there is none."""
     while len(chain.orelse) == 1 and isinstance(chain.orelse[0], ast.If):
         chain = chain.orelse[0]
     return chain if chain.orelse else None
@@ -128,7 +128,7 @@ def _unlike(name: str) -> str:
 
 
 def _dynamic(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``DynamicBackend.__getattr__``, which looks functions up in a backend's package by name."""
+    """``DynamicBackend.__getattr__``, which looks up a backend's functions by name."""
 
     @wraps(original)
     def attribute(self: Any, name: str) -> Any:
@@ -140,7 +140,7 @@ def _dynamic(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _settable(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``DynamicBackend.set_backend``, which knows our name too."""
+    """``DynamicBackend.set_backend``, extended by our name."""
 
     @wraps(original)
     def set_backend(self: Any, backend: str) -> None:
@@ -153,7 +153,7 @@ def _settable(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _export(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``Model.export``, with the formats that we write."""
+    """``Model.export``, with our formats."""
 
     @wraps(original)
     def export(
@@ -168,7 +168,7 @@ def _export(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _standard(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``standardize_shape``, which also takes sizes that graphs know by name: they are free."""
+    """``standardize_shape``, which also takes named dimensions of graphs as free sizes."""
 
     @wraps(original)
     def standardize_shape(shape: Any) -> Any:
@@ -180,7 +180,7 @@ def _standard(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _can_slice(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``can_slice_array``, which says of what is data for ``fit``: sparse tensors are, too."""
+    """``can_slice_array``, which decides whether ``fit`` takes data: also for sparse tensors."""
 
     @wraps(original)
     def can_slice_array(x: Any) -> Any:
@@ -190,7 +190,7 @@ def _can_slice(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _sliceable(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``convert_to_sliceable``, which makes of data what batches are cut from."""
+    """``convert_to_sliceable``, which prepares data for slicing into batches."""
 
     def cut(x: Any, target_backend: Any) -> Any:
         rows = sys.modules[f"{OURS}.sparse"].rows_of(x) if target_backend != "tensorflow" else None
@@ -216,14 +216,14 @@ REPLACED: dict[str, dict[str, Callable[[Any], Any]]] = {
         "convert_to_sliceable": _sliceable,
     },
 }
-"""Functions of Keras's modules by path, and what makes ours of them."""
+"""Functions of Keras's modules by path, with the wrappers that replace them."""
 
 
 # In place -----------------------------------------------------------------------------------------
 
 
 def install() -> None:
-    """Put the hook in place; ImportError where Keras is missing, of another time, or loaded."""
+    """Install the hook; ImportError if Keras is missing, of another version, or loaded."""
     if any(finder is Finder for finder in sys.meta_path):
         return
     loaded = sys.modules.get("keras.src.backend.config")

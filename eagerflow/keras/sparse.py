@@ -1,8 +1,8 @@
-"""Sparse tensors for Keras: the elements of a tensor that are not 0, and where they are.
+"""Sparse tensors for Keras: the nonzero elements of a tensor, and their positions.
 
-All here is eagerflow's own and knows nothing of Keras. A *rule* says what a function of dense
-tensors does with sparse ones: ``rule(function, *arguments)`` calls it with values alone, or with
-dense tensors. Keras's functions and the operators of the class share the rules.
+This module is independent of Keras. A *rule* extends a function of dense tensors to sparse ones:
+``rule(function, *arguments)`` calls it with values only, or with dense tensors. Keras's functions
+and the operators of the class share the rules.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ __all__ = [
 
 
 def is_concrete(x: ef.Tensor) -> bool:
-    """Whether its values are known: it is no placeholder of a trace, and no batch of ``vmap``."""
+    """Whether values are known: not a placeholder of a trace, nor a batch of ``vmap``."""
     return type(x._array) is x._kind.array_type and x._key is None
 
 
 class SparseTensor:
-    """A tensor of which some elements, or whole slices, are stored; all others are 0.
+    """A tensor with some stored elements, or whole slices; all others are 0.
 
-    ``indices`` are integers of the shape ``(n, k)``: each row is a place along the first ``k``
-    axes. ``values`` has the shape ``(n, *shape[k:])``: numbers where ``k`` is the number of axes,
-    and slices where it is less. What is stored at equal places adds up. ``+``, ``-``, ``*``, ``/``
-    and ``@`` compute with tensors, numbers and each other; comparisons and parts are tensors. It
-    does not change; tapes take gradients by ``values``. Raises DTypeError for indices that are no
-    integers, ShapeError for shapes that do not fit, and IndexRangeError for places outside of
+    ``indices`` are integers of the shape ``(n, k)``: each row is a position along the first ``k``
+    axes. ``values`` has the shape ``(n, *shape[k:])``: numbers if ``k`` is the number of axes,
+    slices if it is less. Values at equal positions are summed. ``+``, ``-``, ``*``, ``/`` and ``@``
+    take tensors, numbers and sparse tensors; comparisons and slices are dense tensors. It is
+    immutable; tapes differentiate with respect to ``values``. Raises DTypeError for indices that
+    are not integers, ShapeError for mismatched shapes, and IndexRangeError for positions outside of
     ``shape``.
 
     >>> x = SparseTensor([1.0, 2.0], [[0, 0], [1, 2]], (2, 3))
@@ -72,10 +72,10 @@ class SparseTensor:
 
     __slots__ = ("shape", "slices")
 
-    __array_ufunc__ = None  # NumPy's arrays leave the operators to this class
+    __array_ufunc__ = None  # NumPy's arrays defer operators to this class
 
     slices: ef.IndexedSlices
-    """The values, and their places along the axes that have places, as if these were one axis."""
+    """The values, and their positions along the sparse axes, flattened to one axis."""
 
     shape: tuple[Any, ...]
 
@@ -106,7 +106,7 @@ class SparseTensor:
 
     @classmethod
     def from_dense(cls, x: Any) -> SparseTensor:
-        """The elements of a tensor that are not 0; all of them while a graph is captured.
+        """The nonzero elements of a tensor; all elements while a graph is captured.
 
         >>> SparseTensor.from_dense(ef.tensor([0.0, 3.0])).indices.tolist()
         [[1]]
@@ -130,12 +130,12 @@ class SparseTensor:
 
     @property
     def values(self) -> ef.Tensor:
-        """What is stored."""
+        """The stored values."""
         return self.slices.values
 
     @property
     def indices(self) -> ef.Tensor:
-        """Where it is: one row for each value, with its places along the first axes."""
+        """The positions: one row for each value, with its indices along the first axes."""
         lead = self.shape[: self.ndim + 1 - self.values.ndim]
         if not lead:
             return ef.zeros((self.slices.indices.shape[0], 0), dtype="int64")
@@ -154,7 +154,7 @@ class SparseTensor:
 
     @property
     def device(self) -> Any:
-        """Where the values are."""
+        """The device of the values."""
         return self.slices.device
 
     def __repr__(self) -> str:
@@ -168,11 +168,11 @@ class SparseTensor:
         return found
 
     def with_values(self, values: ef.Tensor) -> SparseTensor:
-        """Other values at the same places."""
+        """A sparse tensor with other values at the same positions."""
         return at_places(values, self.slices.indices, self.shape)
 
     def to_dense(self) -> ef.Tensor:
-        """The whole tensor.
+        """The dense tensor.
 
         >>> SparseTensor([1.0, 2.0], [[1], [1]], (3,)).to_dense()
         Tensor([0., 3., 0.], float32, cpu:0)
@@ -181,10 +181,10 @@ class SparseTensor:
         return found
 
     def coalesced(self) -> SparseTensor:
-        """Each place once, in ascending order, with the sum of its values.
+        """Unique positions in ascending order, with summed values.
 
-        While a graph is captured, where the number of places is not known, there are as many values
-        as before, and those that are left over are 0.
+        While a graph is captured, where the number of positions is unknown, the number of values is
+        unchanged, and surplus values are 0.
 
         >>> SparseTensor([1.0, 2.0], [[1], [1]], (3,)).coalesced().values
         Tensor([3.], float32, cpu:0)
@@ -194,7 +194,7 @@ class SparseTensor:
         return _wrapped(slices.deduplicated() if known else slices.summed(), self.shape)
 
     def elements(self) -> SparseTensor:
-        """The same tensor with numbers for values: each slice is taken apart."""
+        """The same tensor with single numbers for values: slices are split."""
         values, first = self.values, self.slices.indices
         if values.ndim == 1:
             return self
@@ -203,7 +203,7 @@ class SparseTensor:
         return at_places(ef.reshape(values, (-1,)), ef.reshape(places, (-1,)), self.shape)
 
     def columns(self) -> list[ef.Tensor]:
-        """The places of numbers, one tensor for each axis."""
+        """The positions of single numbers, one tensor for each axis."""
         return list(ef.unravel_index(self.slices.indices, self.shape))
 
     def __neg__(self) -> SparseTensor:
@@ -264,7 +264,7 @@ tree.register(
 
 
 def as_sparse(x: Any) -> SparseTensor | None:
-    """A sparse tensor of one, of ``ef.IndexedSlices`` or of ``scipy.sparse``; None of all else."""
+    """A sparse tensor from one, ``ef.IndexedSlices`` or ``scipy.sparse``; None for other values."""
     if type(x) is SparseTensor:
         return x
     if type(x) is ef.IndexedSlices:
@@ -284,14 +284,14 @@ def _wrapped(slices: Any, shape: tuple[Any, ...]) -> SparseTensor:
 
 
 def at_places(values: ef.Tensor, places: ef.Tensor, shape: Any) -> SparseTensor:
-    """A tensor of values at places that number the elements, or slices, in the order of memory."""
+    """A tensor of values at flat positions of elements, or slices, in memory order."""
     rest = values.shape[1:]
     lead = product(shape[: len(shape) - len(rest)])
     return _wrapped(ef.IndexedSlices(values, places, (lead, *rest)), tuple(shape))
 
 
 def _joined(columns: Sequence[ef.Tensor], sizes: Sequence[Any]) -> ef.Tensor:
-    """One number for places along several axes, which are within these sizes."""
+    """Flat positions from positions along several axes, within these sizes."""
     found: ef.Tensor = ef.ravel_multi_index(tuple(columns), tuple(sizes), "clip")
     return found
 
@@ -304,12 +304,12 @@ _SPARSE = frozenset({SparseTensor, ef.IndexedSlices})
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether rules compute with it."""
+    """Whether a value is sparse, so that rules apply."""
     return type(x) in _SPARSE
 
 
 def also_sparse(rule: Rule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator of a function that takes sparse tensors too, for which the rule computes."""
+    """Decorator of a function that also takes sparse tensors, by a rule."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -328,22 +328,22 @@ def _sparse_or_same(x: Any) -> Any:
 
 
 def dense(x: Any) -> Any:
-    """A sparse tensor as a tensor; all else as it is."""
+    """A sparse tensor as a dense one; other values unchanged."""
     return x.to_dense() if is_sparse(x) else x
 
 
 def linear(function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-    """The rule of what is linear in each element."""
+    """The rule of functions that are linear in each element."""
     return x.with_values(function(x.values, *args, **kwargs))
 
 
 def on_values(function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-    """The rule of what takes each element for itself, and leaves 0 as it is."""
+    """The rule of elementwise functions that map 0 to 0."""
     return linear(function, x.coalesced(), *args, **kwargs)
 
 
 def union(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
-    """The rule of what takes two elements, and makes 0 of two zeros: sparse of two that are."""
+    """The rule of binary functions that map two zeros to 0: sparse for two sparse operands."""
     if not (is_sparse(x1) and is_sparse(x2)):
         return function(dense(x1), dense(x2))
     x1, x2 = _alike(x1, x2)
@@ -353,7 +353,7 @@ def union(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
 
 
 def scaled(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
-    """The rule of products of elements: sparse if one of the two is."""
+    """The rule of elementwise products: sparse if one of the two is."""
     if is_sparse(x1) and is_sparse(x2):
         return union(function, x1, x2)
     if is_sparse(x1):
@@ -364,10 +364,10 @@ def scaled(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
 
 
 def quotient(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
-    """The rule of divisions: sparse where the dividend alone is.
+    """The rule of divisions: sparse if only the dividend is.
 
-    0 / 0 is NaN, so the places are added where the divisor is 0 or NaN. While a graph is captured
-    these are not known: there such elements stay 0, as in JAX.
+    0 / 0 is NaN, so positions with a divisor of 0 or NaN are added. While a graph is captured these
+    are unknown: such elements then stay 0, as in JAX.
     """
     if is_sparse(x2):
         return function(dense(x1), dense(x2))
@@ -385,7 +385,7 @@ def quotient(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
 def summed(
     function: Callable[..., Any], x: SparseTensor, axis: Any = None, keepdims: bool = False
 ) -> Any:
-    """The rule of sums along axes: places lose these axes, and values at equal ones add up."""
+    """The rule of sums along axes: positions lose these axes, and values are summed."""
     x = linear(function, x, axis=())
     axes = normalize_axes(axis, x.ndim)
     if not axes:
@@ -406,7 +406,7 @@ def averaged(
 
 
 def reshaped(function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-    """The rule of what leaves the elements in order; NumPy's function of this name says how."""
+    """The rule of reshapes, by the NumPy function of this name."""
     hollow = np.broadcast_to(np.int8(0), x.shape)  # a single byte in memory
     shape = getattr(np, function.__name__)(hollow, *args, **kwargs).shape
     x = x.elements()
@@ -414,7 +414,7 @@ def reshaped(function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs
 
 
 def transposed(function: Callable[..., Any], x: SparseTensor, axes: Any = None) -> Any:
-    """The rule of axes in another order, for which no function is called."""
+    """The rule of transpositions, which calls no function."""
     return _permuted(x, range(x.ndim)[::-1] if axes is None else normalize_axes(axes, x.ndim))
 
 
@@ -425,7 +425,7 @@ def _permuted(x: SparseTensor, order: Sequence[int]) -> SparseTensor:
 
 
 def concatenated(function: Callable[..., Any], xs: Sequence[Any], axis: int) -> SparseTensor:
-    """The rule of parts joined along an axis, of which all are sparse."""
+    """The rule of concatenations along an axis, for sparse operands only."""
     parts = [x.elements() for x in (as_sparse(x) for x in xs) if x is not None]
     axis = range(parts[0].ndim)[axis]
     shapes = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x in parts]
@@ -446,11 +446,11 @@ def concatenated(function: Callable[..., Any], xs: Sequence[Any], axis: int) -> 
 
 
 def matrix_product(x1: Any, x2: Any) -> Any:
-    """``x1 @ x2``, of which one at least is sparse: a tensor, and sparse if both are.
+    """``x1 @ x2`` with at least one sparse operand: dense, or sparse if both are.
 
-    Each value of a sparse matrix takes a row of the other one with it, and the rows that belong to
-    one place are summed. Of two sparse matrices the second becomes a tensor, and the product is
-    one before it is sparse. Batches are those of the sparse one; others take tensors too.
+    Each value of a sparse matrix scales a row of the other one, and rows of equal positions are
+    summed. Of two sparse matrices, the second becomes dense, and so does the product before it is
+    converted back. Batches are those of the sparse one; others use dense tensors.
     """
     if is_sparse(x1) and is_sparse(x2):
         return SparseTensor.from_dense(matrix_product(x1, x2.to_dense()))
@@ -481,12 +481,12 @@ def matrix_product(x1: Any, x2: Any) -> Any:
 
 
 def _has_axes(x: Any) -> bool:
-    """Whether it is no number, nor a tensor of one."""
+    """Whether it has axes: neither a number nor a scalar tensor."""
     return bool(getattr(x, "shape", isinstance(x, list | tuple)))
 
 
 def _alike(x1: SparseTensor, x2: SparseTensor) -> tuple[SparseTensor, SparseTensor]:
-    """Two tensors of one shape, whose values are numbers, or slices of one form."""
+    """Two tensors of one shape, with values that are numbers, or slices of one form."""
     x1, x2 = _broadcast(x1, x2), _broadcast(x2, x1)
     if x1.slices.dense_shape != x2.slices.dense_shape:
         x1, x2 = x1.elements(), x2.elements()
@@ -494,7 +494,7 @@ def _alike(x1: SparseTensor, x2: SparseTensor) -> tuple[SparseTensor, SparseTens
 
 
 def _broadcast(x: SparseTensor, other: Any) -> SparseTensor:
-    """The tensor repeated along those axes in which the other one has more elements."""
+    """The tensor broadcast along axes in which the other one is larger."""
     shape = ef.broadcast_shapes(x.shape, other.shape)
     if shape == x.shape:
         return x
@@ -502,14 +502,14 @@ def _broadcast(x: SparseTensor, other: Any) -> SparseTensor:
 
 
 def _with_places(x: SparseTensor, added: ef.IndexedSlices) -> SparseTensor:
-    """The same tensor with zeros at some more places."""
+    """The same tensor with explicit zeros at more positions."""
     zeros = ef.zeros_like(added.values, dtype=x.dtype)
     places = ef.concat([x.slices.indices, added.indices])
     return at_places(ef.concat([x.values, zeros]), places, x.shape)
 
 
 def _beside(x: SparseTensor, other: Any) -> tuple[SparseTensor, Any]:
-    """A sparse tensor, and of a number or a dense tensor what stands where its values are."""
+    """A sparse tensor; of a number or a dense tensor, the elements at its positions."""
     if not _has_axes(other):
         return x, other
     other = as_tensor(other)

@@ -1,4 +1,4 @@
-"""Layers, models and what trains them; names and defaults are those of Keras 3."""
+"""Layers, models and training; names and defaults are those of Keras 3."""
 
 from __future__ import annotations
 

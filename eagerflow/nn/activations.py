@@ -94,9 +94,9 @@ def relu(
     max_value: float | None = None,
     threshold: float = 0.0,
 ) -> Tensor:
-    """Each element that is above ``threshold``, up to ``max_value``, and 0 for the others.
+    """Each element that is above ``threshold``, up to ``max_value``, and 0 for other elements.
 
-    What is not above the threshold gives ``negative_slope`` times its distance to that. With the
+    Elements up to the threshold become ``negative_slope`` times their distance to it. With the
     defaults this is ``ef.relu``. ``x`` is a real tensor; raises DTypeError for complex.
 
     >>> ef.nn.activations.relu(ef.tensor([-1.0, 2.0, 8.0]), 0.1, max_value=6.0)
@@ -112,9 +112,9 @@ def relu(
 
 
 def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
-    """``ef.leaky_relu`` with Keras's default slope; this is what ``"leaky_relu"`` means.
+    """``ef.leaky_relu`` with Keras's default slope; the name ``"leaky_relu"`` refers to it.
 
-    ``x`` is a real tensor; ``negative_slope`` multiplies what is below 0. Raises DTypeError for
+    ``x`` is a real tensor; ``negative_slope`` multiplies negative elements. Raises DTypeError for
     complex.
 
     >>> ef.nn.activations.leaky_relu(ef.tensor([-1.0, 2.0]))
@@ -124,7 +124,7 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
 
 
 def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
-    """Each element that is above ``threshold``, and ``default_value`` for the others.
+    """Each element that is above ``threshold``, and ``default_value`` for other elements.
 
     >>> ef.nn.activations.threshold(ef.tensor([0.5, 2.0]), 1.0, -1.0)
     Tensor([-1.,  2.], float32, cpu:0)
@@ -133,7 +133,7 @@ def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
 
 
 def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
-    """``ef.gelu`` with Keras's default, the exact form; this is what the name ``"gelu"`` means.
+    """``ef.gelu`` with Keras's default, the exact form; the name ``"gelu"`` refers to it.
 
     ``x`` is a real tensor; ``approximate=True`` takes the tanh form. Raises DTypeError for
     complex.
@@ -155,10 +155,10 @@ _TABLE |= {"ef.gelu": ops.gelu, "ef.leaky_relu": ops.leaky_relu}
 
 
 def get(identifier: Any) -> Any:
-    """The function that a name or a callable stands for; None is ``linear``.
+    """Return the function for a name or a callable; None is ``linear``.
 
-    Names mean what they mean in Keras 3: ``"gelu"`` is the exact form and ``"leaky_relu"`` has
-    the slope 0.2, where ``ef.gelu`` and ``ef.leaky_relu`` have PyTorch's and JAX's defaults.
+    Names have the meaning of Keras 3: ``"gelu"`` is the exact form and ``"leaky_relu"`` has the
+    slope 0.2, where ``ef.gelu`` and ``ef.leaky_relu`` have PyTorch's and JAX's defaults.
 
     >>> ef.nn.activations.get("relu")(ef.tensor([1.0, -2.0]))
     Tensor([1., 0.], float32, cpu:0)

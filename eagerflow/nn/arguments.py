@@ -1,4 +1,4 @@
-"""What arguments of layers, losses and metrics may be, and the checks of their values."""
+"""Types of the arguments of layers, losses and metrics, with checks of their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 Check = Callable[[Any], Any]
-"""What makes an attribute of an argument's value, or raises ArgumentError."""
+"""Converts an argument's value to an attribute, or raises ArgumentError."""
 
 TensorLike = Any
 """A Tensor or Variable, an array, a number, or nested lists of numbers."""
@@ -59,7 +59,7 @@ def is_count(value: Any, least: int = 1) -> bool:
 
 
 def require_strategy(op: str, strategy: Any) -> None:
-    """Raise ArgumentError unless it is None or has what a strategy has.
+    """Raise ArgumentError unless it is None or has a strategy's methods.
 
     >>> require_strategy("fit", None)
     """
@@ -76,7 +76,7 @@ def require_counts(op: str, least: int, **values: Any) -> None:
 
 
 def count(value: Any) -> int:
-    """``value`` as an integer from 1 on; ArgumentError if it is none."""
+    """``value`` as an integer of at least 1; ArgumentError for other values."""
     require(is_count(value), value, "out of range", expected="an integer of at least 1")
     return int(value)
 
@@ -88,7 +88,7 @@ Float = Annotated[float, float]
 
 
 def number(accepts: Callable[[Any], bool], wrong: str, expected: str | None = None) -> Check:
-    """The check of a number in a range, which gives it as a float."""
+    """The check of a number in a range, which converts it to a float."""
 
     def check(value: Any) -> float:
         ok = isinstance(value, Real) and accepts(value)

@@ -1,4 +1,4 @@
-"""What a layer is beside what it computes: names, weights, costs, errors, a configuration."""
+"""The base of layers without the computation: names, weights, losses, errors, configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTIONS = {"name": "name", "dtype": "dtype_policy", "trainable": "trainable"}
 weights_asked: ContextVar[Callable[[tuple[int, ...], str], None] | None] = ContextVar(
     "eagerflow_weights_asked", default=None
 )
-"""What is told shape and name of each weight before it is made, and may refuse it."""
+"""Receives the shape and name of each weight before it is created, and may refuse it."""
 
 
 def is_ours(definition: Any) -> bool:
@@ -39,7 +39,7 @@ def is_ours(definition: Any) -> bool:
 
 
 class BaseLayer(Module):
-    """Base of layers: how they are called, their weights, and what is told of them."""
+    """Base of layers: how they are called, and their weights."""
 
     built = False
 
@@ -59,7 +59,7 @@ class BaseLayer(Module):
         self.output_shape: Any = None
         self._trainable = bool(trainable)
         self._weights: list[Variable] = []
-        self._regularized = Untracked([])  # pairs of a Variable and what it costs
+        self._regularized = Untracked([])  # pairs of a Variable and its regularizer
         self._ends = Untracked(())  # inputs and outputs of the last call on symbolic tensors
 
     @property
@@ -82,7 +82,7 @@ class BaseLayer(Module):
             )
 
     def _mark_built(self) -> None:
-        """Make weights no more; those of a frozen layer are frozen."""
+        """Create no more weights; those of a frozen layer are frozen."""
         self.built = True
         if not self._trainable:
             self.trainable = False
@@ -90,7 +90,7 @@ class BaseLayer(Module):
     # Weights and costs ---------------------------------------------------------------------
 
     def value(self, weight: Variable | None) -> Any:
-        """The value of a weight in the dtype that is computed in; None stays None."""
+        """The value of a weight in the compute dtype; None stays None."""
         if weight is None:
             return None
         found = weight.value
@@ -110,9 +110,9 @@ class BaseLayer(Module):
         """A new Variable of this layer.
 
         ``shape`` is a tuple of sizes, ``initializer`` a name or an object of
-        ``ef.nn.initializers``; ``regularizer`` makes of it a part of the loss, and ``constraint``
-        is applied to it after each step of an optimizer. Raises ArgumentError for an unknown
-        initializer, ShapeError for sizes that are not known.
+        ``ef.nn.initializers``; ``regularizer`` computes a term of the loss from it, and
+        ``constraint`` is applied to it after each step of an optimizer. Raises ArgumentError for an
+        unknown initializer, ShapeError for unknown sizes.
         """
         sizes = isinstance(shape, tuple | list) and not any(isinstance(n, str) for n in shape)
         expected = "a tuple of sizes: add_weight((4, 2), name='w')"
@@ -130,7 +130,7 @@ class BaseLayer(Module):
         values = initializers.get(initializer)(tuple(shape), as_dtype(dtype or self.dtype))
         label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
         if type(values) is Tensor and type(values._array) is np.ndarray:
-            # An initializer may give the same Tensor again: the weight has memory of its own.
+            # An initializer may return the same Tensor twice: the weight gets memory of its own.
             variable = Variable(values.numpy(), label, trainable, device=values.device)
         else:
             variable = Variable(values, label, trainable)
@@ -142,12 +142,12 @@ class BaseLayer(Module):
         return variable
 
     def add_loss(self, loss: Any) -> None:
-        """Add a number to the loss that training makes small, from within ``call``."""
+        """Add a number to the training loss, from within ``call``."""
         add_loss(loss)
 
     @property
     def losses(self) -> list[Any]:
-        """What the regularizers of all weights give now, and what the call under way has added.
+        """The regularization losses of all weights, and the losses added by the current call.
 
         ``Model.fit`` adds these to the loss; a step of one's own does so within
         ``ef.nn.added_losses``.
@@ -207,7 +207,7 @@ class BaseLayer(Module):
         return f"{type(self).__name__} {self.name!r}"
 
     def _note(self, error: Exception) -> None:
-        """Let an error say in which layer it was raised, the innermost one."""
+        """Record in an error the innermost layer that raised it."""
         if not getattr(error, "__notes__", None):
             error.add_note(f"in layer {self.name!r} ({type(self).__name__})")
 
@@ -238,7 +238,7 @@ class BaseLayer(Module):
         return self._ends.held[which]
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_ends": Untracked(())}  # copies stand in graphs of their own
+        return vars(self) | {"_ends": Untracked(())}  # copies belong to graphs of their own
 
     # Configuration ----------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class BaseLayer(Module):
         return self._as_it_is({"name": self.name} | super().get_config())
 
     def _as_it_is(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A configuration with what has changed since, or was left to the usual policy."""
+        """A configuration with later changes, and without the default policy."""
         now = {"name": self.name, "dtype": self.dtype_policy.name, "trainable": self._trainable}
         usual = {"dtype": "float32", "trainable": True}
         return config | {k: v for k, v in now.items() if k in config or v != usual.get(k)}

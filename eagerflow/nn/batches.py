@@ -1,4 +1,4 @@
-"""What ``fit`` is given, as batches: arrays are cut, iterables are taken as they come."""
+"""The data of ``fit`` as batches: arrays are split, iterables are used as they are."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ __all__ = [
     "validation_source",
 ]
 
-BATCH_SIZE = 32  # where none is given
-_NUMBERS = "biufcV"  # kinds of NumPy's dtypes; V is bfloat16 and its like
+BATCH_SIZE = 32  # the default
+_NUMBERS = "biufcV"  # kinds of NumPy's dtypes; V is bfloat16 and similar ones
 
 Batch = tuple[Nest, Nest, Nest]
 """Inputs, targets (or None) and weights of the examples (or None)."""
 
 
 class Source:
-    """Something that gives batches: a subclass says in ``once`` which, for one pass over it.
+    """A source of batches: a subclass defines one pass over the data in ``once``.
 
-    ``steps`` is the number of batches of a pass, ``size`` that of examples; None if not known.
-    ``workers`` threads or processes prepare batches meanwhile.
+    ``steps`` is the number of batches of a pass, ``size`` that of examples; None if unknown.
+    ``workers`` threads or processes prepare batches ahead.
     """
 
     workers = 0
     steps: int | None = None
     size: int | None = None
     op = "fit"
-    _rest: Iterator[Batch] | None = None  # of the pass in which the last epoch of steps ended
+    _rest: Iterator[Batch] | None = None  # the pass in which the last epoch of steps ended
 
     def once(self, shuffle: bool = False) -> Iterator[Batch]:
         """The batches of one pass, from the first one on."""
         raise ArgumentError("the class does not define once", op=type(self).__name__)
 
     def epoch(self, shuffle: bool = False, steps: int | None = None) -> Iterator[Batch]:
-        """The batches of one epoch: a whole pass, or so many ``steps``.
+        """The batches of one epoch: a whole pass, or a number of ``steps``.
 
-        An epoch of steps goes on where the last one ended, and begins another pass where one
-        ends. Raises ShapeError where there is no other pass, as with an iterator.
+        An epoch of steps continues where the last one ended, and begins a new pass at the end of
+        one. Raises ShapeError without a further pass, as for an iterator.
         """
         return self.once(shuffle) if steps is None else self._some(shuffle, steps)
 
     def restart(self) -> None:
-        """Let the next epoch begin a pass: the data stand elsewhere now."""
+        """Begin a new pass in the next epoch: the position of the data has changed."""
         self._rest = None
 
     def _some(self, shuffle: bool, steps: int) -> Iterator[Batch]:
@@ -88,8 +88,8 @@ class Source:
 class Batches(Source):
     """Arrays with examples along their first axes, cut into batches.
 
-    ``batch_size`` is 32 where it is None. Without shuffling, a batch is a view; with it, its rows
-    are gathered once, and nothing else is ever copied.
+    ``batch_size`` defaults to 32. Without shuffling, a batch is a view; with it, its rows are
+    gathered once, and nothing else is copied.
     """
 
     def __init__(self, x: Nest, y: Nest, weight: Nest, batch_size: int | None, op: str) -> None:
@@ -176,7 +176,7 @@ class Stream(Source):
 
 
 class Weighted(Source):
-    """The batches of another source, in which each class has a weight of its own."""
+    """The batches of another source, with class weights applied."""
 
     def __init__(self, source: Source, class_weight: dict[int, float], op: str) -> None:
         self.source, self.class_weight, self.op = source, class_weight, op
@@ -209,14 +209,14 @@ def _arrays(nest: Nest) -> Any:
 
 
 def _array(leaf: Any) -> Any:
-    """A NumPy array, shared where it can be; examples are gathered on the host."""
+    """A NumPy array, shared if possible; examples are gathered on the host."""
     if isinstance(leaf, np.ndarray):
         return leaf
     return (leaf if isinstance(leaf, Operators) else as_tensor(leaf)).numpy()
 
 
 def is_stream(x: Nest) -> bool:
-    """Whether ``x`` gives batches: an iterable that is no array and no nest of arrays.
+    """Whether ``x`` yields batches: an iterable that is neither an array nor a nest of arrays.
 
     A list of tuples is one of batches, any other list is a nest or an array of numbers.
     """
@@ -230,7 +230,7 @@ def is_stream(x: Nest) -> bool:
 def make_source(
     x: Nest, y: Nest, weight: Nest, batch_size: int | None, op: str, class_weight: Any = None
 ) -> Source:
-    """Batches of arrays, or of an iterable that makes them itself.
+    """Batches from arrays, or from an iterable of batches.
 
     ``class_weight`` maps classes to weights, by which those of the examples are multiplied.
     """
@@ -272,7 +272,7 @@ def _is_data(x: Nest) -> bool:
 
 
 def validation_source(data: Any, batch_size: int | None) -> Source:
-    """What ``fit`` is given as ``validation_data``: ``(x, y)``, ``(x, y, weight)``, an iterable."""
+    """The argument ``validation_data`` of ``fit``: ``(x, y)``, ``(x, y, weight)``, an iterable."""
     if not isinstance(data, tuple) and (not isinstance(data, list) or is_stream(data)):
         data = data, None
     elif not 2 <= len(data) <= 3:
@@ -314,7 +314,7 @@ def split_validation(x: Nest, y: Nest, weight: Nest, part: float) -> tuple[Any, 
 
 
 def class_weights(y: Nest, class_weight: dict[int, float], sample_weight: Nest, op: str) -> Any:
-    """The weight of each example, times that of its class (1 where none is given)."""
+    """The weight of each example, times that of its class (1 by default)."""
     if y is None or isinstance(y, dict):
         raise ArgumentError(
             "class_weight needs one array of class targets",

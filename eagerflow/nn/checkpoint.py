@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a training, from which it goes on bit for bit."""
+"""Checkpoints: the complete state of a training, which resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class _Made:
-    """A checkpoint that is being made: its file, and what it is to hold."""
+    """A checkpoint in progress: its file, and its contents."""
 
     path: Path
     step: int | None
@@ -49,7 +49,7 @@ class _Made:
     here: list[str] = field(default_factory=list)
     """The names of those values that are needed in this process: the optimizer's count."""
     calls: int = 1
-    """How many of what that counts make a step."""
+    """The number of counted calls per step."""
 
 
 class _Values:
@@ -59,7 +59,7 @@ class _Values:
         self._arrays = {name: variable.numpy() for name, variable in variables.items()}
 
     def finish(self) -> tuple[dict[str, Any], list[shards.ShardFile]]:
-        """The values by name, and the files that others have written of some."""
+        """The values by name, and the files in which other tasks have written some of them."""
         return self._arrays, []
 
     def saved(self, path: Path) -> None:
@@ -67,7 +67,7 @@ class _Values:
 
 
 class _Writing:
-    """A thread that writes a checkpoint while its program goes on, and outlives that."""
+    """A thread that writes a checkpoint during training, and is joined at exit."""
 
     def __init__(self, write: Callable[[], None]) -> None:
         self._write = write
@@ -86,20 +86,20 @@ class _Writing:
         self._thread.join()
 
     def raise_error(self) -> None:
-        """Raise what has failed."""
+        """Raise the error of a failed write."""
         if self._error is not None:
             raise self._error
 
 
 class Checkpoint:
-    """The states of a training in a folder, of which the newest ``keep`` stay.
+    """The saved states of a training in a folder; the newest ``keep`` are kept.
 
-    ``folder`` is made if it is not there; ``keep`` is a number of files, from 1 on. A state is
-    the weights, the optimizer's state, the random generators (the global one and those of
-    layers), and that of a loader. A file is written whole or not at all: whenever the process is
-    killed, the newest whole one is there. What tasks of a cluster hold they write themselves, into
-    files beside it. Raises ArgumentError for other values of ``keep``, FileFormatError where the
-    system refuses.
+    ``folder`` is made if it is not there; ``keep`` is a number of files, from 1 on. A state is the
+    weights, the optimizer's state, the random generators (the global one and those of layers), and
+    that of a loader. A file is written completely or not at all: if the process is killed, the
+    newest complete one remains. Tasks of a cluster write the values that they hold themselves, into
+    separate files. Raises ArgumentError for other values of ``keep``, FileFormatError for errors of
+    the file system.
 
     >>> from tempfile import TemporaryDirectory
     >>> model = ef.nn.Sequential([ef.nn.Input((2,)), ef.nn.Dense(1, kernel_initializer="ones")])
@@ -138,7 +138,7 @@ class Checkpoint:
 
     @property
     def latest(self) -> Path | None:
-        """The newest file; None where there is none."""
+        """The newest file; None if there is none."""
         return next(reversed(self.paths), None)
 
     def save(
@@ -151,16 +151,16 @@ class Checkpoint:
         wait: bool = True,
         batch: int | None = None,
     ) -> Path:
-        """Write the state of a training as it is now; gives the file's path.
+        """Write the current state of a training; returns the file's path.
 
-        ``loader`` has ``state()``, which JSON can hold. ``step``, ``epoch`` and ``batch`` are
-        numbers that ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not
-        given. With the ``strategy`` that trains, the values are those of one moment between two
-        runs, merged; tasks write what they hold, side by side, into ``folder``, which all machines
-        have to see. Without ``wait`` this returns when the moment has been taken, and the files are
-        written while training goes on; what fails then is raised by the next ``save``, ``restore``
-        or ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
-        value was lost: then no state is added.
+        ``loader`` has ``state()``, which returns JSON-compatible values. ``step``, ``epoch`` and
+        ``batch`` are numbers that ``restore`` returns; ``step`` defaults to the optimizer's steps.
+        With the ``strategy`` of the training, the values are a consistent snapshot between two
+        runs, merged; tasks write the values that they hold in parallel, into ``folder``, which all
+        machines have to share. Without ``wait`` this returns after the snapshot, and the files are
+        written during training; errors are raised by the next ``save``, ``restore`` or ``wait``.
+        Raises FileFormatError if a file cannot be written, TaskLostError if a value was lost: then
+        no state is added.
         """
         require_strategy("Checkpoint.save", strategy)
         self.wait()
@@ -182,15 +182,15 @@ class Checkpoint:
         return made.path
 
     def wait(self) -> None:
-        """Return when all files are written that ``save`` has left to be; raises what failed."""
+        """Return when all pending files are written; raises errors of these writes."""
         writing = self._writing
         if writing is not None:
-            writing.join()  # where Ctrl-C comes in between, it is still there
+            writing.join()  # after Ctrl-C here it is still pending
             self._writing = None
             writing.raise_error()
 
     def _begun(self, made: _Made, strategy: Any) -> Callable[[], None]:
-        """Take the values of this moment; gives what writes them."""
+        """Take a snapshot of the values; returns the function that writes them."""
         prefix = shards.new_prefix(made.path.stem)
         if strategy is None:
             taken: Any = _Values(made.variables)
@@ -200,7 +200,7 @@ class Checkpoint:
         return lambda: self._finish(made, prefix, taken)
 
     def _finish(self, made: _Made, prefix: str, taken: Any) -> None:
-        """Write the checkpoint's own file, when all others are there."""
+        """Write the checkpoint's own file, after all other files."""
         op = "Checkpoint.save"
         arrays, parts = taken.finish()
         step = made.step
@@ -216,7 +216,7 @@ class Checkpoint:
         self._keep(self.paths[-self.keep :], prefix)
 
     def _keep(self, paths: list[Path], prefix: str) -> None:
-        """Delete other states than these, of which the last one's files begin so."""
+        """Delete all states except these; ``prefix`` is that of the last one's files."""
         for old in self.paths:
             if old not in paths:
                 old.unlink(missing_ok=True)
@@ -234,19 +234,19 @@ class Checkpoint:
         ...     checkpoint.paths
         []
         """
-        with suppress(Exception):  # what has not been written need not be deleted
+        with suppress(Exception):  # an unwritten file need not be deleted
             self.wait()
         for path in self.paths:
             path.unlink(missing_ok=True)
         shards.remove(self.folder, ())
 
     def restore(self, model: Any, loader: Any = None, strategy: Any = None) -> Progress | None:
-        """Go on from the newest whole state; gives how far that was, None where there is none.
+        """Restore the newest complete state; returns its position, or None if there is none.
 
-        ``model`` is made and compiled as it was, and has its weights; ``loader`` has
-        ``set_state(state)``. With the ``strategy`` that trains, as many replicas as before go on
-        with what each had for itself, to the bit; others begin with the merged values. A file that
-        is damaged is passed over with a warning. Raises FileFormatError where the state is that of
+        ``model`` is constructed and compiled as before, and has its weights; ``loader`` has
+        ``set_state(state)``. With the ``strategy`` of the training, the same number of replicas
+        resume with their own values, to the bit; otherwise they begin with the merged values. A
+        damaged file is skipped with a warning. Raises FileFormatError where the state is that of
         another model.
         """
         require_strategy("Checkpoint.restore", strategy)

@@ -1,4 +1,4 @@
-"""What ``compile`` was told, for each output of a model: losses with their weights, and metrics.
+"""The arguments of ``compile``, for each output of a model: losses with weights, and metrics.
 
 A loss, a weight, metrics, targets and sample weights are given for all outputs at once, in a list
 in their order, or in a dict by their names. Names are those of a dict of outputs, those of the
@@ -22,7 +22,7 @@ __all__ = ["CompiledLosses", "CompiledMetrics", "losses_of", "output_names"]
 
 
 def output_names(y_pred: Nest, known: Sequence[str] = ()) -> list[str]:
-    """A name for each output; ``known`` ones are taken where there are as many.
+    """A name for each output; ``known`` ones are used if their number matches.
 
     >>> from eagerflow.nn.compiled import output_names
     >>> output_names({"age": 0, "name": 1}), output_names([0, 1]), output_names([0, 1], ["a", "b"])
@@ -39,9 +39,9 @@ def output_names(y_pred: Nest, known: Sequence[str] = ()) -> list[str]:
 def for_outputs(
     given: Any, names: Sequence[str], argument: str, all_alike: bool = False
 ) -> list[Any]:
-    """What was given for each output, None where there is nothing.
+    """The value given for each output, or None.
 
-    ``all_alike`` says that what is neither a list nor a dict stands for every output.
+    ``all_alike`` means that a value that is neither a list nor a dict applies to every output.
     """
     if isinstance(given, dict):
         unknown = [key for key in given if key not in names]
@@ -65,7 +65,7 @@ def for_outputs(
 
 
 class CompiledLosses(Module):
-    """The losses of all outputs, and the sum that training makes small."""
+    """The losses of all outputs, and their sum, which training minimizes."""
 
     def __init__(self, loss: Any, weights: Any) -> None:
         self.given = losses_of(loss)
@@ -75,7 +75,7 @@ class CompiledLosses(Module):
 
     @property
     def single(self) -> Any:
-        """The loss, where there is one for all outputs; else None."""
+        """The loss, if there is a single one for all outputs; else None."""
         return None if isinstance(self.given, list | tuple | dict) else self.given
 
     def __call__(self, y: Nest, y_pred: Nest, sample_weight: Nest, names: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""CompiledLayer: a layer with a loss, an optimizer and metrics, and what a step of training is."""
+"""CompiledLayer: a layer with a loss, an optimizer and metrics, and the definition of a step."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["CompiledLayer"]
 
 
 class CompiledLayer(Layer):
-    """Base of models: ``compile`` says how they are trained, ``train_step`` is one step of it."""
+    """Base of models: ``compile`` configures their training, ``train_step`` is one step of it."""
 
-    supports_masking = False  # the layers within give outputs their masks
+    supports_masking = False  # the inner layers give outputs their masks
     stop_training = False
-    _initial_epoch = _initial_batch = 0  # where training goes on
+    _initial_epoch = _initial_batch = 0  # where training resumes
     run_eagerly = False
     optimizer: Any = None
 
@@ -39,7 +39,7 @@ class CompiledLayer(Layer):
         self._metrics: Any = None
         self._loss_tracker: Any = None
         self._compiled_with = Untracked(None)  # the arguments of compile
-        self.is_checked = False  # whether a first step has been looked at
+        self.is_checked = False  # whether a first step has been validated
         self._captured = Untracked({})  # steps, by their names
 
     def output_names(self, outputs: Nest) -> list[str]:
@@ -60,17 +60,17 @@ class CompiledLayer(Layer):
         jit_compile: bool | str = "auto",
         auto_scale_loss: bool = True,
     ) -> None:
-        """Say how the model is trained.
+        """Configure the training.
 
         ``optimizer``, ``loss`` and each of ``metrics`` are names or objects of
         ``ef.nn.optimizers``, ``ef.nn.losses`` and ``ef.nn.metrics``; a loss or metric may be a
         function of ``(y_true, y_pred)``. A model of several outputs has a loss for all, a list of
         them or a dict by the outputs' names, and likewise ``loss_weights``, ``metrics`` and
-        ``weighted_metrics``, which alone heed the weights of examples. Steps are captured as
-        graphs when they run first; ``run_eagerly=True`` runs them op by op, for looking into them.
+        ``weighted_metrics``, which alone heed the weights of examples. Steps are captured as graphs
+        when they run first; ``run_eagerly=True`` runs them op by op, for looking into them.
         ``auto_scale_loss`` scales the loss of models that compute in float16.
-        ``steps_per_execution`` and ``jit_compile`` are there for Keras's sake and change nothing.
-        Raises ArgumentError for names that do not exist.
+        ``steps_per_execution`` and ``jit_compile`` are accepted for compatibility with Keras and
+        have no effect. Raises ArgumentError for unknown names.
         """
         self._check_constructor()
         self._compiled_with = Untracked(
@@ -107,7 +107,7 @@ class CompiledLayer(Layer):
 
     @property
     def metrics(self) -> list[Any]:
-        """What ``fit`` tells of: the mean of the loss, of each output's, and all metrics."""
+        """The metrics reported by ``fit``: the mean loss, that of each output, and all metrics."""
         if self._losses is None or self._metrics is None:
             return []
         listed = [self._loss_tracker, *self._losses.trackers, *self._metrics.metrics]
@@ -119,7 +119,7 @@ class CompiledLayer(Layer):
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names of ``metrics``, which are those of what ``evaluate`` returns."""
+        """The names of ``metrics``, which are also those in the result of ``evaluate``."""
         return [metric.name for metric in self.metrics]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,10 +162,10 @@ class CompiledLayer(Layer):
         sample_weight: Nest = None,
         training: bool = True,
     ) -> Any:
-        """The loss that training makes small; a subclass may have its own.
+        """The loss that training minimizes; a subclass may override it.
 
-        It is the weighted sum of the losses of all outputs, and of what regularizers and layers
-        add.
+        It is the weighted sum of the losses of all outputs, plus the losses of regularizers and
+        layers.
         """
         parts = self.losses
         if self._losses is not None and self.loss is not None:
@@ -191,7 +191,7 @@ class CompiledLayer(Layer):
     def compute_metrics(
         self, x: Nest, y: Nest, y_pred: Nest, sample_weight: Nest = None
     ) -> dict[str, Any]:
-        """Take a batch into the metrics, and give their results; a subclass may add its own."""
+        """Update the metrics with a batch, and return their results; a subclass may override it."""
         self._update_metrics(y, y_pred, sample_weight)
         return self.get_metrics_result()
 
@@ -207,12 +207,12 @@ class CompiledLayer(Layer):
         return found
 
     def reset_metrics(self) -> None:
-        """Let all metrics begin anew."""
+        """Reset the state of all metrics."""
         for metric in self.metrics:
             metric.reset_state()
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """One step of training on a batch; gives the results of the metrics so far.
+        """One step of training on a batch; returns the results of the metrics so far.
 
         ``data`` is ``x``, ``(x, y)`` or ``(x, y, sample_weight)``. A subclass may have its own,
         which returns a dict of numbers.
@@ -232,8 +232,8 @@ class CompiledLayer(Layer):
         return self(unpack_data(data)[0], training=False)
 
     def _train_on(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
-        """Change the weights by one step; gives the predictions."""
-        # State that begins as the weights are has them as they were before layers change them.
+        """Update the weights by one step; returns the predictions."""
+        # State that is initialized from the weights sees them before layers change them.
         prepared(self.optimizer.build, self.trainable_weights)
         with GradientTape() as tape, added_losses():
             y_pred = self(x, training=True)
@@ -259,7 +259,7 @@ class CompiledLayer(Layer):
         self._loss_tracker.update_state(loss, examples(x))
         return y_pred
 
-    # What is captured. Metrics tell their results when asked, not in each step.
+    # The captured functions. Metrics compute results on request, not in each step.
 
     def _train_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
         y_pred = self._train_on(x, y, sample_weight)
@@ -280,12 +280,12 @@ class CompiledLayer(Layer):
         return self.predict_step(pack_data(x))
 
     def batch_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
-        """The step ``"train"`` or ``"test"`` to run, and whether it gives numbers of its own."""
+        """The step ``"train"`` or ``"test"`` to run, and whether it returns numbers of its own."""
         name, own = self._step_name(kind)
         return self._step(name), own
 
     def python_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
-        """The same step as a function that is not captured yet."""
+        """The same step as an uncaptured function."""
         name, own = self._step_name(kind)
         return getattr(self, name), own
 
@@ -303,13 +303,13 @@ class CompiledLayer(Layer):
         return [graph for step in steps if step is not None for graph in step.graphs]
 
     def logs(self, own: Any = None, prefix: str = "") -> dict[str, Any]:
-        """The results of all metrics as numbers, or what a step of the subclass gave."""
+        """The results of all metrics as numbers, or those returned by a subclass's step."""
         found = self.get_metrics_result() if own is None else own
         return {f"{prefix}{name}": training.plain(value) for name, value in found.items()}
 
 
 def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that captures a step; layers that run op by op load nothing for it."""
+    """The function that captures a step; loaded only if steps are captured."""
     from eagerflow.capture.function import Function
 
     return Function(step)

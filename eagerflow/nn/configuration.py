@@ -1,4 +1,4 @@
-"""Models as configurations: plain dicts, which JSON and YAML can hold, and models made of these.
+"""Models as configurations: plain dicts that can be written as JSON or YAML, and back.
 
 A layer is ``{"class_name": "Dense", "config": {"units": 8}}``, or where it is written by hand
 ``{"Dense": {"units": 8}}``. A model from symbolic tensors has these parts:
@@ -12,10 +12,10 @@ A layer is ``{"class_name": "Dense", "config": {"units": 8}}``, or where it is w
 ===========  ====================================================================================
 
 ``inputs`` of a call and ``outputs`` are the name of a tensor, or lists and dicts of names. A call
-with more than tensors has ``args`` and ``kwargs``, in which ``{"tensor": name}`` stands for a
-tensor, ``{"constant": ...}`` for one whose values are given, ``{"variable": name}`` for one of
-``variables``, and ``{"tuple": [...]}`` and ``{"dict": {...}}`` for nests. Nothing of it is code:
-ops and layers are looked up by their names, and classes of users are given as ``custom_objects``.
+with other arguments has ``args`` and ``kwargs``, in which ``{"tensor": name}`` is a tensor,
+``{"constant": ...}`` one with given values, ``{"variable": name}`` one of ``variables``, and
+``{"tuple": [...]}`` and ``{"dict": {...}}`` are nests. No code is executed: ops and layers are
+looked up by name, and users' classes are passed as ``custom_objects``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def described(layer: Any) -> dict[str, Any]:
 
 
 def missing_in(config: Any, path: str = "") -> str | None:
-    """Where a configuration has no more than the text of a value; None where it is whole."""
+    """The position at which a configuration only has a value's text; None if complete."""
     if isinstance(config, Unsaved):
         return f"{path} = {short_repr(config)}"
     items: Any = ()
@@ -63,7 +63,7 @@ def missing_in(config: Any, path: str = "") -> str | None:
 def layer_from(found: Any, name: str | None = None) -> Any:
     """The layer that ``{"class_name", "config"}`` or ``{class: arguments}`` describes.
 
-    ``name`` is what it is called where its arguments do not say so.
+    ``name`` is its name unless its arguments have one.
     """
     if not isinstance(found, Mapping) or not (
         set(found) == {"class_name", "config"} or (len(found) == 1 and "class_name" not in found)
@@ -93,12 +93,12 @@ CustomObjects = Mapping[str, Any] | None
 
 
 def model_from_config(config: Mapping[str, Any], custom_objects: CustomObjects = None) -> Any:
-    """A new model from a configuration, a plain dict, which may come from a YAML file.
+    """A new model from a configuration, a plain dict, for example from a YAML file.
 
-    ``config`` is ``{"class_name", "config"}`` or ``{class: arguments}``, with the form that
-    ``get_config`` gives and ``eagerflow/nn/configuration.py`` describes; ``custom_objects`` has
-    classes and functions that are not of ``ef.nn``, by their names. Raises ArgumentError for
-    what does not describe a model and for classes that are not known, and the errors of layers.
+    ``config`` is ``{"class_name", "config"}`` or ``{class: arguments}``, in the form that
+    ``get_config`` returns and ``eagerflow/nn/configuration.py`` describes; ``custom_objects`` has
+    classes and functions from outside of ``ef.nn`` by name. Raises ArgumentError for invalid
+    configurations and unknown classes, and the errors of layers.
 
     >>> model = ef.nn.model_from_config(
     ...     {
@@ -133,7 +133,7 @@ def model_from_config(config: Mapping[str, Any], custom_objects: CustomObjects =
 
 
 def model_from_json(text: str, custom_objects: CustomObjects = None) -> Any:
-    """A new model from what ``model.to_json()`` gives; arguments as for ``model_from_config``.
+    """A new model from the result of ``model.to_json()``; arguments as for ``model_from_config``.
 
     >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2)])
     >>> ef.nn.model_from_json(model.to_json()).count_params()
@@ -151,7 +151,7 @@ def model_from_json(text: str, custom_objects: CustomObjects = None) -> Any:
 
 
 def clone_model(model: Any) -> Any:
-    """A new model of new layers like those of ``model``, with first values of weights of their own.
+    """A new model of new layers like those of ``model``, with newly initialized weights.
 
     Variables that ops read keep their values. Raises ArgumentError where ``model`` has no
     configuration.

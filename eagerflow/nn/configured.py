@@ -1,4 +1,4 @@
-"""Objects that are made from arguments, can say what these were, and can be made again from that.
+"""Objects that record their constructor arguments, and can be reconstructed from them.
 
 A class writes the signature of its constructor, and ``arguments`` supplies the body:
 
@@ -72,7 +72,8 @@ def unique(name: str) -> str:
 
 
 class Untracked:
-    """Holds what is no part of an object, though an attribute: no layer or weight is found in it.
+    """Wraps an attribute that is not a part of the object: it is not searched for layers or
+    weights.
 
     >>> from eagerflow.nn.configured import Untracked
     >>> Untracked([1, 2]).held
@@ -96,12 +97,11 @@ def arguments(init: Init) -> Init:
     """Decorator of ``__init__``: the arguments become attributes, checked by their types.
 
     First the constructor of the base is called with the arguments that it takes; ``**options``
-    are all of these that are not written here. Each of the others becomes the attribute of its
-    name. Its type may carry a check, as ``Annotated[int, count]`` does: a function of the value
-    that returns the attribute, or raises ArgumentError, which then names the object and the
-    argument; None is not checked where the type is ``Count | None``. What has the name of a
-    property that cannot be set is left to the body, which runs at last, with the arguments as they
-    were given.
+    are those that are not listed here. Each other argument becomes the attribute of its name. Its
+    type may carry a check, as in ``Annotated[int, count]``: a function of the value that returns
+    the attribute, or raises ArgumentError, which then names the object and the argument; None is
+    not checked if the type is ``Count | None``. Arguments with the name of a read-only property
+    are left to the body, which runs last, with the original arguments.
 
     >>> from typing import Annotated, Unpack
     >>> from eagerflow.nn.configured import arguments
@@ -121,7 +121,7 @@ def arguments(init: Init) -> Init:
 
 
 class _Decorated:
-    """A constructor between its definition and that of its class, which gives it the base."""
+    """A constructor before the definition of its class, which completes it with the base."""
 
     def __init__(self, init: Callable[..., None]) -> None:
         self.init = init
@@ -131,17 +131,17 @@ class _Decorated:
 
 
 class _Facts(NamedTuple):
-    """What a constructor takes, and what it does with that."""
+    """The parameters of a constructor, and their handling."""
 
     signature: Signature
     own: list[str]
     """The arguments that the base's constructor does not take."""
     checks: dict[str, Any]
-    """The attributes that it sets, and the check of each or None."""
+    """The attributes that it sets, with the check of each or None."""
 
 
 def _facts(cls: Any, init: Callable[..., None]) -> _Facts:
-    """The facts of the constructor that ``arguments`` makes of the ``__init__`` of ``cls``."""
+    """The facts of the constructor that ``arguments`` makes from the ``__init__`` of ``cls``."""
     written = inspect.signature(init)
     stated = {p.name: p for p in written.parameters.values() if p.kind is not _VAR_KEYWORD}
     inherited = inspect.signature(super(cls, cls).__init__).parameters
@@ -154,8 +154,8 @@ def _facts(cls: Any, init: Callable[..., None]) -> _Facts:
 
 
 def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
-    """What ``arguments`` makes of the ``__init__`` that ``cls`` writes."""
-    facts = cache(partial(_facts, cls, init))  # when first used: there are hundreds of classes
+    """The constructor that ``arguments`` makes from the ``__init__`` of ``cls``."""
+    facts = cache(partial(_facts, cls, init))  # on first use: classes are many
 
     @wraps(init)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -189,7 +189,7 @@ _OLD_NAMES = {
     "lr": "learning_rate",
     "decay": "a schedule of ef.nn.schedules as learning_rate",
 }
-"""Arguments of former versions of Keras, and what stands in their place."""
+"""Renamed arguments of earlier versions of Keras."""
 
 
 def _refusal(
@@ -210,7 +210,7 @@ def _refusal(
 
 
 def _others(parameters: Mapping[str, Parameter]) -> Iterable[tuple[str, Parameter]]:
-    """Parameters of a method and their names, without the first, which is the object."""
+    """Parameters of a method and their names, without ``self``."""
     return list(parameters.items())[1:]
 
 
@@ -229,7 +229,7 @@ def _check_in(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def _by_name(signature: Signature, made: Any, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What a constructor is given, defaults included; TypeError where it does not fit."""
+    """The arguments of a constructor, with defaults; TypeError if they do not match."""
     bound = signature.bind(made, *args, **kwargs)
     bound.apply_defaults()
     given = bound.arguments
@@ -244,7 +244,7 @@ def _by_name(signature: Signature, made: Any, /, *args: Any, **kwargs: Any) -> d
 
 
 class _ClassSignature:
-    """What ``inspect.signature`` and ``help`` say of a class: the arguments of its constructor."""
+    """The signature that ``inspect.signature`` and ``help`` show for a class."""
 
     def __get__(self, made: Any, cls: Any) -> Signature:
         if made is not None:
@@ -254,7 +254,7 @@ class _ClassSignature:
 
 
 class Configured:
-    """Base of objects that can say how they were made, and be made again from that.
+    """Base of objects that can be reconstructed from their configuration.
 
     The arguments of the constructor are the configuration; nothing has to be written twice. An
     attribute with the name of an argument that is set afterwards counts instead of it, where
@@ -266,7 +266,7 @@ class Configured:
     _made: Untracked
     """The attributes with the names of arguments, as the constructors have left them."""
     _renewed: ClassVar[frozenset[str]] = frozenset()
-    """Arguments whose names later stand for something else."""
+    """Arguments with an alternative name."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
@@ -305,19 +305,19 @@ class Configured:
 
 
 def _is_same(now: Any, before: Any) -> bool:
-    """Whether an attribute is what it was; other arrays and objects count as changed."""
+    """Whether an attribute is unchanged; other arrays and objects count as changed."""
     plain_value = isinstance(now, int | float | str | tuple) and type(now) is type(before)
     return now is before or (plain_value and now == before)
 
 
 class Unsaved(str):
-    """The text that stands in a configuration for a value that none can hold, to be shown."""
+    """The text that represents an unserializable value in a configuration, for display."""
 
     __slots__ = ()
 
 
 def plain(value: Any) -> Any:
-    """A value in the form that JSON can hold, or the text of one that has none, as Unsaved."""
+    """A value in JSON-compatible form, or its text as Unsaved if it has none."""
     if isinstance(value, Configured):
         return {"class_name": type(value).__name__, "config": value.get_config()}
     if isinstance(value, tuple | list):
@@ -329,7 +329,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.dtype):
         return value.name
     if callable(value) and getattr(value, "__name__", "").isidentifier():
-        # An op may have other defaults than what its bare name stands for.
+        # An op may have defaults other than those of its public name.
         return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
     return value if isinstance(value, int | float | str | None) else Unsaved(short_repr(value))
 
@@ -359,12 +359,12 @@ _custom = ContextVar("eagerflow_custom_objects", default=_NONE)
 
 
 def with_custom_objects(objects: Mapping[str, Any], f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)``, in which ``find`` finds these classes and functions, by their names, too."""
+    """``f(*args)`` with these classes and functions available to ``find`` by name."""
     return call_with(_custom, {**_custom.get(), **objects}, f, *args)
 
 
 def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:
-    """The entry called ``name``; ArgumentError, with a guess, where there is none.
+    """The entry called ``name``; ArgumentError, with a suggestion, if there is none.
 
     Classes of users are known by their modules too, as ``module>Name``; the bare name finds them
     among the custom objects.

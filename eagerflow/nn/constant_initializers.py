@@ -20,7 +20,7 @@ __all__ = ["STFT", "Constant", "Identity", "Initializer", "Ones", "Zeros"]
 
 
 class Initializer(Configured):
-    """Base of initializers: called with a shape and a dtype, they give a tensor.
+    """Base of initializers: called with a shape and a dtype, they return a tensor.
 
     >>> class Halves(ef.nn.initializers.Initializer):
     ...     def __call__(self, shape, dtype="float32"):
@@ -75,7 +75,7 @@ class Constant(Initializer):
 
 
 class Identity(Initializer):
-    """``gain`` times the identity matrix; raises ShapeError for what is no matrix.
+    """``gain`` times the identity matrix; raises ShapeError for other shapes.
 
     >>> ef.nn.initializers.Identity(2.0)((2, 3))
     Tensor([[2., 0., 0.],
@@ -112,11 +112,11 @@ Scaling = Annotated[str, choice("not a scaling", "density", "spectrum")]
 class STFT(Initializer):
     """The kernel of a convolution that is a short-time Fourier transform.
 
-    ``side`` is ``"real"`` or ``"imag"``. ``window`` is ``"hann"``, ``"hamming"``,
-    ``"blackman"``, an array of the length of a frame, or None; ``periodic`` leaves its last
-    value out. ``scaling`` divides by the window's root sum of squares (``"density"``), its sum
-    (``"spectrum"``) or not at all (None). The shape is (frame length, channels, frequencies).
-    Raises ArgumentError for other choices, ShapeError for other shapes.
+    ``side`` is ``"real"`` or ``"imag"``. ``window`` is ``"hann"``, ``"hamming"``, ``"blackman"``,
+    an array of the length of a frame, or None; ``periodic`` omits its last value. ``scaling``
+    divides by the window's root sum of squares (``"density"``), its sum (``"spectrum"``) or not at
+    all (None). The shape is (frame length, channels, frequencies). Raises ArgumentError for other
+    choices, ShapeError for other shapes.
 
     >>> ef.nn.initializers.STFT("real", None)((4, 1, 3))[:, 0, 1].round()
     Tensor([ 1.,  0., -1., -0.], float32, cpu:0)

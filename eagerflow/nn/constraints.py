@@ -1,4 +1,4 @@
-"""Constraints: what weights are brought back to after each step of an optimizer."""
+"""Constraints: projections of weights after each step of an optimizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Part = Annotated[float, number(lambda x: 0 <= x <= 1, "not a rate", "a number fr
 
 
 class Constraint(Configured):
-    """Base of constraints: a subclass gives ``__call__(w)``, the weight as it may be.
+    """Base of constraints: a subclass defines ``__call__(w)``, the projected weight.
 
     >>> class Small(ef.nn.constraints.Constraint):
     ...     def __call__(self, w):
@@ -57,7 +57,7 @@ class NonNeg(Constraint):
 
 
 class _Norm(Constraint):
-    """Base of constraints of the lengths of vectors, which lie along ``axis``."""
+    """Base of constraints on the norms of vectors along ``axis``."""
 
     axis: Axes
 
@@ -148,7 +148,7 @@ _TABLE = named_classes(Constraint)
 
 
 def get(identifier: Any) -> Callable[..., Any] | None:
-    """The constraint that a name, a configuration or a function stands for; None stays None.
+    """Return the constraint for a name, a configuration or a function; None stays None.
 
     >>> ef.nn.constraints.get("max_norm").max_value
     2.0
@@ -157,4 +157,4 @@ def get(identifier: Any) -> Callable[..., Any] | None:
 
 
 ConstraintLike = Annotated[Any, get]
-"""A name, a configuration or a function, of which ``get`` makes what it stands for."""
+"""A name, a configuration or a function, which ``get`` resolves."""

@@ -1,4 +1,4 @@
-"""Data of any kind as examples, and examples as batches; what workers do is here."""
+"""Data of any kind as examples, and examples as batches; also the work of data workers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["Examples", "Function", "Job", "Making", "examples_of", "gives_batche
 
 
 class Examples(NamedTuple):
-    """Data, and how to get at it: ``at(places)`` gives rows, ``items`` is gone through once.
+    """Data and the access to it: ``at(places)`` returns rows, ``items`` is iterated once.
 
-    One of these two is None. ``rows`` says that ``at`` gives a nest of arrays with the examples
+    One of the two is None. ``rows`` means that ``at`` returns a nest of arrays with the examples
     along their first axes, and not a list of examples.
     """
 
@@ -36,7 +36,7 @@ def examples_of(data: Any) -> Examples:
     """Examples of arrays, of a sequence or of an iterable.
 
     A tuple or a dict is a nest of arrays with the examples along their first axes, as a single
-    array is; a list, and what else can be indexed, holds one example in each place.
+    array is; a list, or another indexable object, has one example at each index.
     """
     if isinstance(data, tuple | dict | Operators) or hasattr(data, "shape"):
         return _rows(data)
@@ -78,7 +78,7 @@ def _array(x: Any) -> Any:
 
 
 class _Rows:
-    """Rows of the arrays of a nest; places of a slice are shared, others gathered."""
+    """Rows of the arrays of a nest; slices are shared, other indices gathered."""
 
     def __init__(self, arrays: Nest) -> None:
         self.arrays = arrays
@@ -103,17 +103,17 @@ class _Places:
 
 
 class Job(NamedTuple):
-    """What becomes one batch: its number in the epoch, the first of its examples, and which."""
+    """A batch to be made: its number in the epoch, its first example, and its indices."""
 
     epoch: int
     number: int
     first: int
-    places: Any  # a slice, or places in what can be indexed
+    places: Any  # a slice, or indices into the data
     items: list[Any] | None  # examples of an iterable
 
 
 class Function:
-    """A function of examples or batches, which is given ``rng`` where it has such an argument."""
+    """A function of examples or batches, which is passed ``rng`` if it has such a parameter."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         if not callable(call):
@@ -126,7 +126,7 @@ class Function:
         self.call = call
         try:
             self.takes_rng = "rng" in inspect.signature(call).parameters
-        except raised_here(TypeError, ValueError):  # some functions in C do not tell
+        except raised_here(TypeError, ValueError):  # some C functions have no signature
             self.takes_rng = False
 
     def __call__(self, nest: Nest, *key: int) -> Any:
@@ -211,7 +211,7 @@ def _column(values: Sequence[Any], name: str) -> Any:
 
 
 def _plain(leaf: Any) -> Any:
-    """An array, which can go from one process to another; what is none stays what it is."""
+    """An array that can be sent between processes; other objects unchanged."""
     return np.asarray(leaf) if isinstance(leaf, Operators) else leaf
 
 

@@ -1,7 +1,7 @@
 """Files of texts and arrays in the safetensors format, for models and their weights.
 
-They are written whole or not at all, and reading runs nothing of them. What they say is checked
-against their size before any memory is taken.
+They are written completely or not at all, and reading executes nothing in them. Headers are checked
+against the file's size before memory is allocated.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _KERAS = "in Keras model.save_weights('x.weights.h5'), and model.load_weights(path) here"
 _TORCH = "safetensors.torch.save_file(module.state_dict(), path), and ef.nn.from_torch(model, path)"
 _OTHERS = {".keras": _KERAS, ".h5": _KERAS, ".hdf5": _KERAS, ".pt": _TORCH, ".pth": _TORCH}
-"""What to do with files of other libraries, by their endings."""
+"""Hints for files of other libraries, by suffix."""
 
 
 class Contents(NamedTuple):
-    """What a file holds: texts and arrays, by name."""
+    """The contents of a file: texts and arrays, by name."""
 
     texts: dict[str, str]
     arrays: dict[str, np.ndarray[Any, Any]]
 
 
 class Seal(NamedTuple):
-    """What tells whether a file is the one that was written: its size, and a hash of all of it."""
+    """The identity of a written file: its size, and a hash of its contents."""
 
     nbytes: int
     blake2b: str
@@ -49,14 +49,14 @@ class Seal(NamedTuple):
 def write(
     path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]], op: str
 ) -> None:
-    """Make a file hold these texts and arrays; FileFormatError where the system refuses."""
+    """Write these texts and arrays to a file; FileFormatError for errors of the file system."""
     _write(path, list(container.pack(texts, arrays)), op)
 
 
 def write_sealed(
     path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]], op: str
 ) -> Seal:
-    """The same, and what tells the file from others."""
+    """As ``write``, and return the file's identity."""
     pieces = list(container.pack(texts, arrays))
     _write(path, pieces, op)
     hashed = hashlib.blake2b()
@@ -74,13 +74,13 @@ def _write(path: Any, pieces: Sequence[Any], op: str) -> None:
 
 
 def read(path: Any, op: str, seal: Seal | None = None) -> Contents:
-    """The texts and arrays of a file; FileFormatError where it is not as it should be.
+    """The texts and arrays of a file; FileFormatError for an invalid file.
 
     With a ``seal`` it is to be the very file that was written with it.
     """
     try:
         name = as_path(path)
-        # Not blocking, so that a pipe without a writer is opened at once, and then refused.
+        # Not blocking, so that a pipe without a writer is opened immediately, and then refused.
         opened = OpenFile(name, _FLAGS)
         with opened, io.FileIO(opened.fd, closefd=False) as file:
             found = os.fstat(file.fileno())
@@ -98,7 +98,7 @@ def read(path: Any, op: str, seal: Seal | None = None) -> Contents:
 
 
 def loads(text: str) -> Any:
-    """What a JSON text from a file says; FileFormatError where it is none."""
+    """The value of a JSON text from a file; FileFormatError for invalid JSON."""
     try:
         return container.loads(text)
     except raised_here(ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """Numbers of 64 bits from bytes: FarmHash's Fingerprint64, SipHash-2-4, and how two are joined.
 
-Their results are the same on every machine and in every version, so that what has learned from
-them stays right.
+Their results are the same on every machine and in every version, so that models trained on them
+stay valid.
 """
 
 from __future__ import annotations

@@ -26,15 +26,15 @@ Array = np.ndarray[Any, Any]
 
 # Keras --------------------------------------------------------------------------------------------
 
-# Groups of one layer that come in another order than that of the alphabet.
+# Groups of one layer that are not in alphabetical order.
 _FIRST = "query_dense key_dense value_dense output_dense forward_layer backward_layer".split()
 
 
 def keras_weights(model: Any, wanted: Mapping[str, Variable], path: Any) -> dict[str, Array]:
     """The arrays of a file ``*.weights.h5`` of Keras 3 by the names that ``model`` has for them.
 
-    What the model has no weight for has its name in the file. Raises MissingExtraError where
-    h5py is not installed, FileFormatError for what is no such file.
+    Unmatched weights keep their names in the file. Raises MissingExtraError if h5py is not
+    installed, FileFormatError for other files.
     """
     h5py = extras.load("h5py", "keras-weights", "reading weights of Keras")
     names = {id(variable): name for name, variable in wanted.items()}
@@ -82,10 +82,10 @@ class _KerasReader:
                 self.done.add(id(variable))
 
     def _group(self, group: Any, label: str) -> Any:
-        """The group within a group, along a path; None where there is none."""
+        """The group at a path within a group; None if there is none."""
         for part in label.split("/"):
             linked = isinstance(group.get(part, getlink=True), self.h5py.HardLink)
-            group = group[part] if linked else None  # nothing outside of the file is opened
+            group = group[part] if linked else None  # links to other files are not followed
             if not isinstance(group, self.h5py.Group):
                 return None
         return group
@@ -110,7 +110,7 @@ def _in_order(key: str) -> Any:
 
 
 def _array(dataset: Any, variable: Variable | None) -> Array:
-    """The numbers of a dataset that is in the file itself; else its shape alone."""
+    """The numbers of a dataset stored in the file itself; otherwise only its shape."""
     if dataset.external or dataset.is_virtual:
         raise ValueError("an array lies outside of the file")
     if variable is None or tuple(dataset.shape) != variable.shape:
@@ -124,7 +124,7 @@ def _array(dataset: Any, variable: Variable | None) -> Array:
 def _parts_for_keras(module: Any) -> Iterator[tuple[str, Any]]:
     """The parts of a Module, with the paths that Keras has for them.
 
-    Those in lists are numbered by their classes, others have the names of their attributes.
+    Layers in lists are numbered by class, others have the names of their attributes.
     """
     listed = {"layers": module.layers} if _is_chain(module) else dict(vars(module))
     for attribute, value in listed.items():
@@ -152,17 +152,16 @@ def _keras_class(module: Any) -> str:
 
 
 def from_torch(model: Any, source: Any, mapping: Mapping[str, str] | None = None) -> None:
-    """Give a model the weights of a PyTorch module of the same layers.
+    """Load the weights of a PyTorch module with the same layers into a model.
 
     ``source`` is a state dict, or the path of a safetensors file of one. Layers are matched in
-    their order; ``mapping`` gives instead for each layer of the model, by its path such as
-    ``"encoder/dense_1"``, the name of the module there, such as ``"encoder.fc2"``. Kernels are
-    transposed and gates put in order as the layers need it. Nothing changes unless all fits.
-    Raises ArgumentError where layers cannot be matched, FileFormatError, which names each, where
-    weights do not fit.
+    order; alternatively, ``mapping`` has for each layer of the model, by its path such as
+    ``"encoder/dense_1"``, the name of its module, such as ``"encoder.fc2"``. Kernels are transposed
+    and gates reordered as needed. Nothing changes unless all weights fit. Raises ArgumentError if
+    layers cannot be matched, FileFormatError with a list of weights that do not fit.
 
-    A Dense behind a Flatten of images is another matter: PyTorch flattens channels first, so
-    ``ef.nn.Permute((3, 1, 2))`` has to stand before the Flatten.
+    A Dense after a Flatten of images needs care: PyTorch flattens channels first, so
+    ``ef.nn.Permute((3, 1, 2))`` is required before the Flatten.
 
     >>> model = ef.nn.Sequential([ef.nn.Input((3,)), ef.nn.Dense(2, name="out")])
     >>> weight, bias = np.arange(6.0).reshape(2, 3), np.zeros(2)
@@ -207,8 +206,7 @@ def _from_tensor(value: Any) -> Array:
 def _torch_modules(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     """The arrays of each module that has some, in their order.
 
-    What an attention has in its output layer is its own; each layer of a stack of recurrent ones
-    is a module.
+    An attention includes its output layer; each layer of a recurrent stack is a module.
     """
     groups: dict[str, dict[str, Array]] = {}
     stacked = {n.rpartition(".")[0] for n in arrays if re.search(r"_l1(_reverse)?$", n)}
@@ -226,7 +224,7 @@ def _torch_modules(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
 
 
 def _units(model: Any) -> Iterator[tuple[str, Any]]:
-    """The layers whose weights one module of PyTorch has, by their paths."""
+    """The layers that correspond to single modules of PyTorch, by path."""
     inside: set[int] = set()
     for path, module in named_modules(model):
         if id(module) in inside:
@@ -343,7 +341,7 @@ _CONVERTERS: dict[str, Callable[..., list[Array]]] = {
 
 
 def _name_of(module: Any) -> str | None:
-    """The name under which a Module's class has a converter; None where it has none."""
+    """The class name under which a Module has a converter; None if it has none."""
     return next((c.__name__ for c in type(module).__mro__ if c.__name__ in _CONVERTERS), None)
 
 

@@ -1,4 +1,4 @@
-"""Symbolic inputs and outputs again from configurations of graphs."""
+"""Reconstruction of symbolic inputs and outputs from configurations of graphs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eagerflow.variable import Variable
 __all__ = ["PARTS", "arguments_from", "graph_ends"]
 
 PARTS = ("inputs", "layers", "calls", "outputs", "arguments", "variables")
-"""What the configuration of a model from symbolic tensors has beside its options."""
+"""The configuration of a model from symbolic tensors, besides its options."""
 
 _NESTED = ("spec", "tuple", "dict", "tensor", "constant", "variable")
 _PLAIN = ("dtype", "slice", "float", "complex", "ellipsis", "dim")
@@ -36,7 +36,7 @@ _PLAIN = ("dtype", "slice", "float", "complex", "ellipsis", "dim")
 def graph_ends(config: Mapping[str, Any], model: str) -> tuple[Any, Any]:
     """The symbolic inputs and outputs that the configuration of a graph leads to.
 
-    Raises ArgumentError for what is not as it should be, and the errors of layers and ops.
+    Raises ArgumentError for invalid configurations, and the errors of layers and ops.
     """
     return _Reader(config, model).ends()
 
@@ -48,7 +48,7 @@ def arguments_from(config: Mapping[str, Any], model: str) -> tuple[Any, Any]:
 
 
 class _Reader:
-    """Calls layers and ops on symbolic tensors, as a configuration says."""
+    """Calls layers and ops on symbolic tensors, according to a configuration."""
 
     def __init__(self, config: Mapping[str, Any], model: str) -> None:
         self.config = config
@@ -121,7 +121,7 @@ class _Reader:
         op = find("op", call["op"], ops)
         args = self._value(call.get("args", []))
         attributes = {k: self._value(v) for k, v in call.get("attributes", {}).items()}
-        # Others compute at once, and what a file says may be large.
+        # Other ops would compute immediately, and sizes from a file may be large.
         known = not any(is_symbolic(x) for x in args) and not any(
             has_size(x) for x in attributes.values()
         )
@@ -206,7 +206,7 @@ def _input(name: str, given: Any, model: str) -> Any:
 
 
 def _numbers(values: Any) -> Any:
-    """Nested lists with numbers again in place of the texts."""
+    """Nested lists with numbers in place of their texts."""
     if isinstance(values, list):
         return [_numbers(item) for item in values]
     return float(values) if isinstance(values, str) else values

@@ -26,14 +26,14 @@ MAX_CONSTANT = 4096  # elements of a constant that a configuration holds
 
 
 class _Reference(NamedTuple):
-    """A tensor of a graph, by how it is come by and its name there."""
+    """A tensor of a graph, by its origin and its name there."""
 
     kind: str
     name: Any
 
 
 def graph_config(graph: Graph) -> dict[str, Any]:
-    """The configuration of a graph of layers and ops; ArgumentError where it has none."""
+    """The configuration of a graph of layers and ops; ArgumentError if it has none."""
     constants = {value: _constant(value, graph.name) for value in graph.constants}
     references = {value: _Reference("tensor", value.name) for value in graph.inputs}
     references |= {cell.value: _Reference("variable", cell.name) for cell in graph.cells}
@@ -100,7 +100,7 @@ def _call(node: Node, layer: str | None, known: Mapping[Value, Any], model: str)
 
 
 def _names(nest: Any) -> Any:
-    """The short form of a tensor, or of a list or dict of such; None where there is none."""
+    """The short form of a tensor, or of a list or dict of tensors; None if there is none."""
     if isinstance(nest, _Reference):
         return nest.name if nest.kind == "tensor" else None
     if type(nest) is list and nest:
@@ -110,7 +110,7 @@ def _names(nest: Any) -> Any:
 
 
 def _nest(structure: Structure | None, leaves: list[Any], model: str) -> Any:
-    """A nest of references, or of names, with names in the place of tensors where it can be."""
+    """A nest of references, with plain names in place of tensors where possible."""
     whole = leaves[0] if structure is None else tree.unflatten(structure, leaves)
     if isinstance(whole, dict):
         if all(isinstance(key, str) for key in whole):
@@ -177,7 +177,7 @@ def _constant(value: Value, model: str) -> dict[str, Any]:
 
 
 def _finite(values: Any) -> Any:
-    """Nested lists of numbers, with texts in place of infinities and what is no number."""
+    """Nested lists of numbers, with texts in place of infinities and NaN."""
     if isinstance(values, list):
         return [_finite(item) for item in values]
     return values if np.isfinite(values) else repr(values)
@@ -190,7 +190,7 @@ def arguments_config(arguments: tuple[Any, Any], model: str) -> dict[str, Any]:
 
 
 def _shape(value: Value) -> list[Any]:
-    """The sizes of an input; those that ``Input`` names by itself are None."""
+    """The sizes of an input; those with automatic names are None."""
     usual = ["batch", *(f"{value.name}_dim{i}" for i in range(1, len(value.shape)))]
     return [
         None if str(size) == name else size if isinstance(size, int) else str(size)

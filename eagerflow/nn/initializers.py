@@ -62,7 +62,7 @@ __all__ = [
 
 
 class _Random(Initializer):
-    """Base of random initializers: with a ``seed``, every call gives the same numbers."""
+    """Base of random initializers: with a ``seed``, every call returns the same numbers."""
 
     seed: int | None
 
@@ -137,11 +137,11 @@ FanAxes = Annotated[Sequence[int], tuple]
 class VarianceScaling(_Random):
     """Random numbers whose variance is ``scale`` over the number of connections.
 
-    ``mode`` says which connections count: ``"fan_in"``, ``"fan_out"`` or ``"fan_avg"``;
-    ``distribution`` is ``"truncated_normal"`` (also ``"normal"``), ``"untruncated_normal"`` or
-    ``"uniform"``. The last two axes of a shape are inputs and outputs, those before them the
-    receptive field, unless ``input_axes`` and ``output_axes`` say over which axes to multiply.
-    Raises ArgumentError for other choices.
+    ``mode`` selects the connections: ``"fan_in"``, ``"fan_out"`` or ``"fan_avg"``; ``distribution``
+    is ``"truncated_normal"`` (also ``"normal"``), ``"untruncated_normal"`` or ``"uniform"``. The
+    last two axes of a shape are inputs and outputs, those before them the receptive field, unless
+    ``input_axes`` and ``output_axes`` specify the axes to multiply. Raises ArgumentError for other
+    choices.
 
     >>> ef.nn.initializers.VarianceScaling(2.0, "fan_in", seed=0)((3, 2)).shape
     (3, 2)
@@ -266,7 +266,7 @@ class LecunUniform(_NamedScaling):
 class Orthogonal(_Random):
     """``gain`` times a random matrix whose rows or columns, whichever are fewer, are orthonormal.
 
-    All axes of the shape but the last count as one. Raises ShapeError for fewer than two axes.
+    All axes of the shape except the last are flattened. Raises ShapeError for fewer than two axes.
     Source: Saxe and others, arXiv:1312.6120.
 
     >>> w = ef.nn.initializers.Orthogonal(seed=0)((5, 2))
@@ -283,7 +283,7 @@ class Orthogonal(_Random):
         expect_rank(self, len(shape) >= 2, shape, "at least 2 axes")
         sizes = math.prod(shape[:-1]), shape[-1]
         q, r = ops.qr(self._generator().normal((max(sizes), min(sizes)), dtype="float32"))
-        # Without these signs, what the decomposition prefers would be more likely.
+        # Without these signs, the distribution would depend on conventions of the decomposition.
         q = q * ops.where(ops.diagonal(r) < 0, -1.0, 1.0)
         tall = q if sizes[0] >= sizes[1] else q.mT
         return ops.astype(ops.reshape(tall, tuple(shape)) * self.gain, as_dtype(dtype))
@@ -305,7 +305,7 @@ _TABLE |= {f"{name}_initializer": _TABLE[name] for name in ("identity", "orthogo
 
 
 def get(identifier: Any) -> Any:
-    """The initializer that a name, a configuration or a callable stands for.
+    """Return the initializer for a name, a configuration or a callable.
 
     >>> ef.nn.initializers.get("zeros")((2,))
     Tensor([0., 0.], float32, cpu:0)

@@ -1,4 +1,4 @@
-"""Layer: what is built when it sees the shape of its first inputs, and called."""
+"""Layer: built from the shape of its first inputs, and called."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ __all__ = ["Layer", "LayerOptions", "layer_classes"]
 layer_classes: WeakValueDictionary[str, type[Layer]] = WeakValueDictionary()
 """Every class of layers that is alive, by the name under which configurations know it."""
 
-_NAMED: Any = object()  # stands for inputs that are given by another name, as ``query=x``
-_training = ContextVar("eagerflow_training", default=False)  # what the call around was told
+_NAMED: Any = object()  # placeholder for inputs passed by keyword, such as ``query=x``
+_training = ContextVar("eagerflow_training", default=False)  # the argument of the enclosing call
 
 
 def _marking(build: Callable[..., None]) -> Callable[..., None]:
-    """A ``build`` that leaves the layer built, in whatever way it is called."""
+    """A ``build`` that marks the layer as built, however it is called."""
 
     @wraps(build)
     def built(self: Layer, *args: Any, **kwargs: Any) -> None:
@@ -68,12 +68,12 @@ class LayerOptions(TypedDict, total=False):
 class Layer(BaseLayer):
     """A piece of a network: weights, made when the first input shows its shape, and a ``call``.
 
-    A subclass gives ``call(self, inputs)`` and, if it has weights, ``build(self, input_shape)``
-    with ``add_weight``. A ``call`` that takes ``training`` is told whether the model is being
-    trained, one that takes ``mask`` gets the mask of its inputs. ``name`` defaults to the class's,
+    A subclass defines ``call(self, inputs)`` and, if it has weights, ``build(self, input_shape)``
+    with ``add_weight``. A ``call`` with the parameter ``training`` receives whether the model is
+    being trained, one with ``mask`` the mask of its inputs. ``name`` defaults to the class's,
     numbered; ``dtype`` is that of weights and computation, or a policy such as
-    ``"mixed_bfloat16"``; ``trainable=False`` freezes the weights; ``activity_regularizer`` adds to
-    the loss what it makes of the outputs.
+    ``"mixed_bfloat16"``; ``trainable=False`` freezes the weights; ``activity_regularizer`` adds a
+    function of the outputs to the loss.
 
     >>> class Scale(ef.nn.Layer):
     ...     def build(self, input_shape):
@@ -101,12 +101,12 @@ class Layer(BaseLayer):
         cls._takes = frozenset(cls._call_names)
         cls._makes_masks = cls.compute_mask is not Layer.compute_mask
         if not any("supports_masking" in vars(base) for base in cls.__mro__ if base is not Layer):
-            cls.supports_masking = own or cls._makes_masks  # ours do unless they say otherwise
+            cls.supports_masking = own or cls._makes_masks  # by default, built-in layers do
 
     # Computing ---------------------------------------------------------------------------
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape; called once, before the first ``call``."""
+        """Create the weights for inputs of this shape; called once, before the first ``call``."""
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the layer; every subclass has its own."""
@@ -130,7 +130,7 @@ class Layer(BaseLayer):
             inputs = self._as_input(inputs)
         if training is not None or self.activity_regularizer is not None or recording():
             return self._compute(inputs, (), kwargs, training)
-        try:  # the shortest way, of most eager calls
+        try:  # the fast path of most eager calls
             if "training" in self._takes:
                 return self.call(inputs, training=_training.get())
             return self.call(inputs)
@@ -223,7 +223,7 @@ class Layer(BaseLayer):
         self._ends = Untracked((inputs, outputs))
 
     def _as_input(self, inputs: Nest) -> Any:
-        """Tensors of the layer's dtype; integers and bools stay what they are."""
+        """Tensors of the layer's dtype; integers and bools are unchanged."""
         if type(inputs) is Tensor:
             wanted = self.dtype_policy.compute_dtype
             if inputs._kind.dtype is wanted or not is_floating(inputs.dtype):
@@ -236,7 +236,7 @@ class Layer(BaseLayer):
         return inputs if inputs is None else self._as_input(as_tensor(inputs))
 
     def _as_argument(self, value: Any) -> Any:
-        """What stands beside the inputs: tensors, also in nests, get the layer's dtype."""
+        """Arguments besides the inputs: tensors, also in nests, are cast to the layer's dtype."""
         if isinstance(value, Operators | np.ndarray):
             return self._as_input(value)
         if isinstance(value, list | tuple | dict):
@@ -253,13 +253,13 @@ class Layer(BaseLayer):
         return shapes_of(self.compute_output_spec(*given))
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """Symbolic tensors like the outputs for such inputs; weights are made, nothing computed."""
+        """Symbolic tensors for the outputs on such inputs; creates weights, computes nothing."""
         if not self.built:
             unrecorded(f"weights of {self.name!r}", self._build_for, args[0], args[1:], kwargs)
         return infer(self.call, args, kwargs)
 
     def _named_inputs(self, kwargs: dict[str, Any]) -> Any:
-        """What is given by the name that ``call`` has for the inputs, taken out of ``kwargs``."""
+        """The inputs passed by the name of ``call``'s first parameter, removed from ``kwargs``."""
         first = self._call_names[0] if self._call_names else "inputs"
         if first not in kwargs:
             raise TypeError(f"{type(self).__name__}() misses its argument {first!r}")
@@ -286,7 +286,7 @@ class Layer(BaseLayer):
         self._mark_built()
 
     def _named_shapes(self, inputs: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-        """The shapes that ``build`` asks for: ``query_shape`` is that of the argument ``query``."""
+        """The shapes for ``build``: its ``query_shape`` is that of the argument ``query``."""
         given = dict(zip(self._call_names, (inputs, *args), strict=False)) | kwargs
         named = {f"{name}_shape": shapes_of(value) for name, value in given.items()}
         return {name: named[name] for name in self._build_names if named.get(name) is not None}

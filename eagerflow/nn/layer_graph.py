@@ -1,6 +1,6 @@
 """Models from symbolic tensors: calls of ops and layers on ``Input`` become nodes of a graph.
 
-``graph_between`` walks back from outputs to inputs and gives a Graph of ``ef.capture``'s kind, in
+``graph_between`` traverses from outputs to inputs and returns a Graph as in ``ef.capture``, in
 which a call of a layer is a node like that of an op; ``run`` computes it.
 """
 
@@ -42,9 +42,9 @@ __all__ = [
 class LayerCall:
     """How a node calls a layer: with the arguments as they were, but for the tensors in them.
 
-    ``structure`` is the nest of the positional and the named arguments, ``leaves`` what stood in
-    it, where ``TENSOR`` marks tensors; ``results`` is the nest of what the layer returned.
-    ``masks`` are symbolic tensors like the masks of the results, by their places.
+    ``structure`` is the nest of the positional and the named arguments, ``leaves`` its leaves,
+    where ``TENSOR`` marks tensors; ``results`` is the nest of the layer's results. ``masks`` are
+    symbolic tensors like the masks of the results, by index.
     """
 
     def __init__(self, layer: Any, structure: Any, leaves: list[Any], results: Any) -> None:
@@ -64,14 +64,14 @@ class LayerCall:
         return tree.unflatten(self.structure, leaves)
 
     def __call__(self, *operands: Any, **shown: Any) -> Any:
-        """Call the layer; what a listing shows of the arguments is in their nest already."""
+        """Call the layer; the attributes shown in listings are in the nest of arguments already."""
         args, kwargs = self.arguments(operands)
         found = tree.flatten_up_to(self.results, self.layer(*args, **kwargs))
         return tuple(found) if len(found) > 1 else found[0]
 
 
 class TENSOR:
-    """What marks a tensor among the arguments of a LayerCall; the class itself, never an object."""
+    """Marks a tensor among the arguments of a LayerCall; the class itself, never an object."""
 
 
 def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> Any:
@@ -89,7 +89,7 @@ def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output
 
 
 def _layer_op(call: LayerCall) -> Op:
-    """What stands as the op of a node that calls a layer."""
+    """The op of a node that calls a layer."""
     facts = custom_op(type(call.layer).__name__, call)
     return facts.replaced(family="layer", kernel=call, call=call)
 
@@ -128,8 +128,8 @@ def _nodes_before(
 def in_order(outputs: Iterable[Value], inputs: Iterable[Value]) -> list[Node]:
     """The nodes between inputs and outputs: the farther from the outputs, the earlier.
 
-    The order is that of Keras's models, so that weights come in the same order. All calls of one
-    layer count as its farthest.
+    The order is that of Keras's models, so that weights have the same order. All calls of a layer
+    have the depth of its deepest call.
     """
     ends = set(inputs)
     nodes, met = _nodes_before(outputs, ends)
@@ -150,12 +150,12 @@ def in_order(outputs: Iterable[Value], inputs: Iterable[Value]) -> list[Node]:
 
 
 def layer_of(node: Node) -> Any:
-    """The layer that a node calls; None where it calls an op."""
+    """The layer that a node calls; None for an op."""
     return node.op.kernel.layer if isinstance(node.op.kernel, LayerCall) else None
 
 
 def call_of(tensor: Tensor) -> Any:
-    """The LayerCall that makes a symbolic tensor; None where no layer does."""
+    """The LayerCall that makes a symbolic tensor; None if no layer does."""
     node = tensor._array.node
     return node.op.kernel if node is not None and layer_of(node) is not None else None
 
@@ -166,11 +166,11 @@ def owner_of(node: Node) -> Any:
 
 
 class LayerGraph(Graph):
-    """A graph that calls layers. Copies of it, also pickled ones, have layers of their own."""
+    """A graph that calls layers. Copies, also pickled ones, have layers of their own."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # Whether an op was given a size that only the inputs tell.
+        # Whether an op takes a size that depends on the inputs.
         given = (a for node in self.nodes for a in node.attributes.values())
         self.asks_sizes = any(has_size(x) for x in given)
 
@@ -197,7 +197,7 @@ def _row(value: Value, numbers: dict[Value, int]) -> tuple[Any, ...]:
 def _rebuilt(
     name: str, given: Any, inputs: int, variables: Any, rows: Any, ends: Any, structures: Any
 ) -> LayerGraph:
-    """The graph that a LayerGraph has told of."""
+    """The graph behind a LayerGraph."""
 
     def value(row: Any, node: Node | None = None, index: int = 0) -> Value:
         label, shape, dtype, constant = row
@@ -226,8 +226,8 @@ def _rebuilt(
 def graph_between(inputs: Nest, outputs: Nest, name: str) -> Graph:
     """The graph that computes ``outputs`` from ``inputs``, nests of symbolic tensors.
 
-    Raises ArgumentError for other objects than symbolic tensors, and where outputs depend on an
-    input that is not given.
+    Raises ArgumentError for objects other than symbolic tensors, and if outputs depend on an input
+    that is not given.
     """
     given, argument_structure = _values(inputs, "inputs", name)
     wanted, structure = _values(outputs, "outputs", name)
@@ -276,7 +276,7 @@ def _values(nest: Nest, argument: str, name: str) -> tuple[list[Value], Any]:
 def _from_outside(
     value: Value, names: FreeNames, cells: dict[int, Cell], name: str, node: Node | None
 ) -> Value:
-    """A value that no node between inputs and outputs makes: a constant, or a Variable's."""
+    """A value that no node between inputs and outputs computes: a constant, or a Variable's."""
     if value.constant is not None:
         return value.like(None, names.take("constant"))
     if isinstance(value.owner, VariableRead):
@@ -296,7 +296,7 @@ def _from_outside(
 
 
 def run(graph: LayerGraph, inputs: Nest) -> Any:
-    """What a graph of layers makes of ``inputs``, in the nest of its outputs."""
+    """The outputs of a graph of layers on ``inputs``, in their nest."""
     leaves = _matched(graph, inputs)
     current = [cell.variable.value for cell in graph.cells]
     found = interpret(_with_sizes(graph, leaves), [*leaves, *current])
@@ -304,7 +304,7 @@ def run(graph: LayerGraph, inputs: Nest) -> Any:
 
 
 def _with_sizes(graph: LayerGraph, leaves: list[Any]) -> Graph:
-    """The graph with the sizes of these inputs, where an op was given sizes that only they tell.
+    """The graph with the sizes of these inputs, if an op takes sizes that depend on them.
 
     Inputs that do not fit are refused by the layers.
     """
@@ -318,7 +318,7 @@ def _with_sizes(graph: LayerGraph, leaves: list[Any]) -> Graph:
 
 
 def _matched(graph: Graph, inputs: Nest) -> list[Any]:
-    """A value for each input of the graph: by name where both are dicts, else in order."""
+    """A value for each input of the graph: by name if both are dicts, otherwise in order."""
     names = graph.inputs.names
     if isinstance(inputs, dict):
         if set(names) <= set(inputs):

@@ -1,4 +1,4 @@
-"""Loader: batches of data of any kind, prepared ahead, from a place that can be saved."""
+"""Loader: batches of data of any kind, prefetched, with a resumable position."""
 
 from __future__ import annotations
 
@@ -42,24 +42,23 @@ class _Place:
 
 
 class Loader(Source):
-    """Batches of data: an iterable whose passes are epochs, to loop over or to give to ``fit``.
+    """Batches of data: an iterable whose passes are epochs, for loops or for ``fit``.
 
-    ``data`` is an array or a nest (tuple, dict) of arrays with the examples along their first
-    axes; or a list, or anything that can be indexed, of examples, such as PyTorch's Datasets; or
-    an iterable of examples. Batches are nests of tensors; what can be no tensor, such as strings,
-    stays a NumPy array. With ``batch_size=None``, and for PyTorch's DataLoaders, items are given
-    as they are.
+    ``data`` is an array or a nest (tuple, dict) of arrays with the examples along their first axes;
+    or a list or another indexable object of examples, such as PyTorch's Datasets; or an iterable of
+    examples. Batches are nests of tensors; values without a tensor dtype, such as strings, stay
+    NumPy arrays. With ``batch_size=None``, and for PyTorch's DataLoaders, items are passed through.
 
     ``shuffle`` draws a new order for each epoch; for an iterable it is the number of examples to
     draw from. ``map`` is a function of an example, of arrays; the parts of a tuple are its
     arguments. If it has an argument ``rng``, it is given a ``numpy.random.Generator`` that depends
-    on the seed, the epoch and the example alone. ``drop_last`` leaves a last, smaller batch out.
-    ``seed`` is an integer; without it, it comes from the global generator.
+    on the seed, the epoch and the example alone. ``drop_last`` omits a last, smaller batch.
+    ``seed`` is an integer; by default it is drawn from the global generator.
 
-    ``workers`` is a number of threads, or ``"processes:4"``, for functions that hold Python's
-    lock; with either, up to ``prefetch`` batches are prepared ahead. The order of the batches does
-    not depend on them. Where processes are not forked, data and functions have to be picklable.
-    Raises ArgumentError for other values, ShapeError for examples that make no batch.
+    ``workers`` is a number of threads, or ``"processes:4"``, for functions that hold Python's lock;
+    with either, up to ``prefetch`` batches are prepared ahead. The order of the batches does not
+    depend on them. If processes are not forked, data and functions have to be picklable. Raises
+    ArgumentError for other values, ShapeError for examples that cannot be batched.
 
     >>> loader = ef.nn.Loader((np.arange(5), np.ones((5, 2))), batch_size=2, map=lambda x, y: -x)
     >>> list(loader)
@@ -123,8 +122,8 @@ class Loader(Source):
         return made
 
     def map(self, function: Callable[..., Any]) -> Loader:
-        """A loader that gives ``function`` of what this one does: of batches, or of examples
-        where ``batch_size`` is None.
+        """A loader that applies ``function`` to this one's batches, or to its examples if
+        ``batch_size`` is None.
 
         >>> loader = ef.nn.Loader([1, 2, 3], None).map(lambda x: x + 1).batch(3)
         >>> list(loader.map(np.sum))
@@ -145,7 +144,7 @@ class Loader(Source):
         """
         if self._of_batches:
             raise ArgumentError(
-                "batches to which a function was applied cannot be made anew",
+                "batches to which a function was applied cannot be recreated",
                 op="Loader.batch",
                 hint="loader.batch(n).map(f)",
             )
@@ -178,12 +177,12 @@ class Loader(Source):
 
     @property
     def size(self) -> int | None:  # type: ignore[override]
-        """The number of examples; None if it is not known."""
+        """The number of examples; None if unknown."""
         return self._examples.size
 
     @property
     def steps(self) -> int | None:  # type: ignore[override]
-        """The number of batches of an epoch; None if it is not known."""
+        """The number of batches of an epoch; None if unknown."""
         if self.size is None or self.batch_size is None:
             return self.size
         return self.size // self.batch_size if self.drop_last else -(-self.size // self.batch_size)
@@ -197,15 +196,15 @@ class Loader(Source):
         return True
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of an epoch: the rest of one, behind ``set_state``, else all.
+        """The batches of an epoch: the rest of one after ``set_state``, otherwise all.
 
-        An epoch that was left early begins anew. Where nothing is left the next one follows.
+        An epoch that was left early restarts. If nothing is left, the next epoch follows.
         """
         place = self._now = self._next
         self._next = _Place(place.epoch)
         begun = place.position
         yield from self._left_of(place)
-        if begun and place.position == begun:  # only its end shows the length of an iterable
+        if begun and place.position == begun:  # an iterable's length is only known at its end
             place.epoch, place.position = place.epoch + 1, 0
             if self._now is place:
                 self._next = _Place(place.epoch)
@@ -215,7 +214,7 @@ class Loader(Source):
             self._next = place
 
     def _left_of(self, place: _Place) -> Iterator[Any]:
-        """The batches of an epoch behind a place, which goes on with them."""
+        """The batches of an epoch after a position, which is advanced."""
         jobs = itertools.islice(self._jobs(place.epoch), place.position, None)
         work = Making(
             self._examples,
@@ -261,11 +260,11 @@ class Loader(Source):
     # State --------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, int]:
-        """Where the loader stands: ``set_state`` with it goes on with the batches that follow.
+        """The loader's position: ``set_state`` with it continues with the following batches.
 
-        Batches that were prepared and not taken count as not given. Behind the last one of an
-        epoch this is the begin of the next. An iterable is gone through again up to its place,
-        without the functions.
+        Prefetched batches that were not consumed do not count. After the last one of an epoch it is
+        the beginning of the next. An iterable is iterated again up to its position, without the
+        functions.
 
         >>> loader = ef.nn.Loader(np.arange(6), 2, shuffle=True, seed=0)
         >>> batches = iter(loader)
@@ -282,11 +281,11 @@ class Loader(Source):
         return {"epoch": epoch, "position": position, "seed": self._seed}
 
     def _place(self, epoch: int, position: int) -> tuple[int, int]:
-        """A place, where the end of an epoch is the begin of the next."""
+        """A position, where the end of an epoch is the beginning of the next."""
         return (epoch + 1, 0) if position and position == self.steps else (epoch, position)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Go on from a place that ``state`` gave, in the next loop; ArgumentError for others."""
+        """Resume from a result of ``state``, in the next loop; ArgumentError for other values."""
         numbers = [state.get(key) for key in ("epoch", "position", "seed")]
         if not all(is_count(number, 0) for number in numbers):
             raise ArgumentError(

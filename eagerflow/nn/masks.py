@@ -1,7 +1,7 @@
-"""Masks: which steps of sequences count, kept beside the tensors that layers hand on.
+"""Masks: the valid steps of sequences, attached to the tensors that layers pass on.
 
-A layer such as ``Embedding(mask_zero=True)`` gives its output a mask, the layers behind it pass it
-on, and those that work along the steps obey it. A tensor that an op makes has none.
+A layer such as ``Embedding(mask_zero=True)`` gives its output a mask, later layers propagate it,
+and those that work along the steps apply it. The result of an op has none.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
 
 
 def set_mask(tensor: Any, mask: Any) -> None:
-    """Give a tensor this mask, bools of its first axes; None takes its own away.
+    """Give a tensor this mask, bools of its first axes; None removes its mask.
 
-    That of a model's symbolic tensor is kept with the call of the layer that makes it.
+    The mask of a symbolic tensor is stored with the call of its layer.
     """
     if is_symbolic(tensor):
         call_of(tensor).masks[tensor._array.index] = mask
@@ -54,7 +54,7 @@ def mask_of(tensor: Any) -> Any:
 
 
 def masks_of(nest: Any) -> Any:
-    """The masks of the tensors of a nest, or None where no tensor has one."""
+    """The masks of the tensors of a nest, or None if no tensor has one."""
     if isinstance(nest, Tensor):
         return mask_of(nest)
     found = tree.map_leaves(mask_of, nest)
@@ -62,7 +62,7 @@ def masks_of(nest: Any) -> Any:
 
 
 def give_masks(outputs: Any, masks: Any) -> None:
-    """Give each tensor of ``outputs`` its mask; one mask for several is that of the first."""
+    """Give each tensor of ``outputs`` its mask; a single mask applies to the first."""
     if masks is None:
         return
     leaves = tree.flatten(outputs)[0]
@@ -71,23 +71,23 @@ def give_masks(outputs: Any, masks: Any) -> None:
 
 
 def spread(mask: Any, rank: int) -> Any:
-    """A mask of the first axes of a tensor with this ``rank``, with axes of size 1 behind them."""
+    """A mask of the first axes of a tensor with this ``rank``, with axes of size 1 appended."""
     return ops.reshape(mask, (*mask.shape, *(1,) * (rank - len(mask.shape))))
 
 
 def hidden_score(dtype: DType) -> float:
-    """The score of what a mask hides, before a softmax.
+    """The score of masked elements, before a softmax.
 
-    It is finite: where all is hidden, the softmax gives equal weights, and not NaN.
+    It is finite: if all elements are masked, the softmax gives equal weights, and not NaN.
     """
     return -3e4 if dtype.name == "float16" else -1e9
 
 
 def with_masks(names: Sequence[str], given: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
-    """The named arguments of a call, with the masks of tensors for which none was given.
+    """The named arguments of a call, completed by the masks of tensors.
 
-    ``names`` are those of the arguments that are taken, of which ``given`` come first. ``mask`` is
-    that of the first, ``query_mask`` that of ``query``.
+    ``names`` are the accepted arguments, the first of which are ``given``. ``mask`` is that of the
+    first, ``query_mask`` that of ``query``.
     """
     found = dict(zip(names, given, strict=False)) | named
     wanted = {f"{name}_mask": name for name in names} | {"mask": names[0] if names else ""}

@@ -32,12 +32,13 @@ __all__ = ["Model"]
 
 
 class Model(Trainer):
-    """A network to train: what leads from ``inputs`` to ``outputs``, or a subclass with a ``call``.
+    """A trainable network: the graph from ``inputs`` to ``outputs``, or a subclass with a ``call``.
 
-    ``inputs`` and ``outputs`` are symbolic tensors, or nests of them: what ``ef.nn.Input`` gives,
-    and what layers and ops make of that. A subclass makes layers in ``__init__`` and uses them in
-    ``call``. ``compile`` says how it is trained, ``fit`` trains it, ``evaluate`` measures it, and
-    ``predict`` asks it; the names and arguments are those of Keras.
+    ``inputs`` and ``outputs`` are symbolic tensors, or nests of them: the results of
+    ``ef.nn.Input``, and of layers and ops on them. A subclass creates layers in ``__init__`` and
+    uses them in ``call``. ``compile`` configures the training, ``fit`` trains the model,
+    ``evaluate`` measures it, and ``predict`` returns predictions; the names and arguments are those
+    of Keras.
 
     >>> class Line(ef.nn.Model):
     ...     def __init__(self):
@@ -62,7 +63,7 @@ class Model(Trainer):
         super().__init__(**options)
         self._graph = Untracked(None)
         self._heads = Untracked([])  # InputLayers of a graph
-        self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
+        self._built_for = Untracked(None)  # the arguments of the first call, as specs
         if inputs is not None:
             self._join(inputs, outputs)
 
@@ -73,7 +74,7 @@ class Model(Trainer):
         graph = graph_between(inputs, outputs, self.name)
         self._graph = Untracked(graph)
         self._ends = Untracked((inputs, outputs))
-        ends = "inputs", "outputs"  # which the graph tells of
+        ends = "inputs", "outputs"  # determined by the graph
         self._config = Untracked({k: v for k, v in self._config.held.items() if k not in ends})
         self._heads = Untracked([input_layer(x) for x in tree.flatten(inputs)[0]])
         self._layers = list(dict.fromkeys(filter(None, [layer_of(x) for x in graph.nodes])))
@@ -95,7 +96,7 @@ class Model(Trainer):
 
     @property
     def graph(self) -> Graph | None:
-        """The graph of layers and ops of a model from symbolic tensors; None for others.
+        """The graph of layers and ops of a model from symbolic tensors; None for other models.
 
         >>> x = ef.nn.Input((4,), name="x")
         >>> model = ef.nn.Model(x, ef.nn.Dense(2, name="out")(x) * 2.0, name="double")
@@ -114,14 +115,14 @@ class Model(Trainer):
 
     @property
     def layers(self) -> list[Any]:
-        """The layers that the model is made of, in the order of a graph or of attributes.
+        """The layers of the model, in the order of the graph or of attributes.
 
         The InputLayers of a model from symbolic tensors come first.
         """
         return self.sublayers if self._graph.held is None else [*self._heads.held, *self._layers]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
-        """The layer of this name, or at this place among ``layers``; ArgumentError if none."""
+        """The layer with this name, or at this index in ``layers``; ArgumentError if missing."""
         layers = self.layers
         if index is not None and -len(layers) <= index < len(layers):
             return layers[index]
@@ -141,12 +142,12 @@ class Model(Trainer):
 
     @property
     def outputs(self) -> list[Any]:
-        """The symbolic tensors that the model makes of them."""
+        """The symbolic output tensors."""
         return tree.flatten(self.output)[0]
 
     @property
     def input_shape(self) -> Any:
-        """The shapes of the inputs, in their nest; sizes that may differ are None.
+        """The shapes of the inputs, in their nest; variable sizes are None.
 
         >>> x = ef.nn.Input((4,))
         >>> model = ef.nn.Model(x, ef.nn.Dense(2)(x))
@@ -170,7 +171,7 @@ class Model(Trainer):
     # Showing it ------------------------------------------------------------------------------
 
     def summary(self, print_fn: Any = print) -> None:
-        """Print a table of the layers: output shapes, numbers of parameters, what is frozen.
+        """Print a table of the layers: output shapes, numbers of parameters, frozen ones.
 
         >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")], name="tiny")
         >>> model.summary()  # doctest: +ELLIPSIS
@@ -190,14 +191,14 @@ class Model(Trainer):
     # Configurations --------------------------------------------------------------------------
 
     def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of this shape, in which None is any size, without a call.
+        """Create the weights for inputs of this shape, in which None is any size, without a call.
 
         >>> model = ef.nn.Sequential([ef.nn.Dense(2)])
         >>> model.build((None, 4))
         >>> model.count_params()
         10
         """
-        if self.built or self._built_for.held is None:  # else a first call is under way
+        if self.built or self._built_for.held is None:  # otherwise a first call is in progress
             self.compute_output_shape(input_shape)
 
     def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
@@ -213,14 +214,14 @@ class Model(Trainer):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """A new model of what ``get_config`` gives; ArgumentError for what is not as it should."""
+        """A new model from the result of ``get_config``; ArgumentError for an invalid one."""
         if "calls" not in config or cls.__init__ is not Model.__init__:
             return super().from_config(config)
         ends = graph_ends(config, config.get("name") or cls.__name__)
         return cls(*ends, **{key: config[key] for key in config if key not in PARTS})
 
     def to_json(self, **options: Any) -> str:
-        """The configuration as JSON, of which ``ef.nn.model_from_json`` makes such a model again.
+        """The configuration as JSON, from which ``ef.nn.model_from_json`` makes an equal model.
 
         ``options`` are those of ``json.dumps``. Raises ArgumentError where a part of the model
         has no configuration.
@@ -239,13 +240,13 @@ class Model(Trainer):
     # Files -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = True) -> None:
-        """Write the model into one file, of which ``ef.nn.load_model`` makes it again.
+        """Write the model to a single file, for ``ef.nn.load_model``.
 
-        The file is in the safetensors format: the configuration and what the model was compiled
-        with as text, weights, the optimizer's state and that of random generators as tensors. It
-        is written whole or not at all. What has no configuration, such as a function of the
-        user's in place of a layer, is left out with a warning. Raises FileFormatError where the
-        system refuses, and where the file is there unless ``overwrite``.
+        The file is in the safetensors format: the configuration and the arguments of ``compile`` as
+        text, weights, the optimizer's state and that of random generators as tensors. It is written
+        completely or not at all. Parts without a configuration, such as a user's function in place
+        of a layer, are omitted with a warning. Raises FileFormatError for errors of the file
+        system, and if the file exists unless ``overwrite``.
         """
         saving.refuse_to_overwrite(path, overwrite, "save")
         saving.save(self, path)
@@ -253,18 +254,18 @@ class Model(Trainer):
     def save_weights(self, path: str | os.PathLike[str], overwrite: bool = True) -> None:
         """Write the weights alone into a safetensors file, by the paths of their layers.
 
-        Raises FileFormatError where the file is there, unless ``overwrite``.
+        Raises FileFormatError if the file exists, unless ``overwrite``.
         """
         saving.refuse_to_overwrite(path, overwrite, "save_weights")
         saving.save_weights(self, path)
 
     def load_weights(self, path: str | os.PathLike[str], strict: bool = True) -> Misfits:
-        """Take the weights from a file; gives what did not fit, by name.
+        """Load the weights from a file; returns mismatches by name.
 
         ``path`` is a file of ``save`` or ``save_weights``, any safetensors file with the same
-        names, or one of Keras that ends in ``.weights.h5``. Raises FileFormatError where weights
-        are missing, left over or of other shapes, and changes nothing then; with
-        ``strict=False`` the others are taken.
+        names, or one of Keras that ends in ``.weights.h5``. Raises FileFormatError if weights are
+        missing, surplus or of other shapes, and changes nothing then; with ``strict=False`` all
+        matching ones are loaded.
 
         >>> from tempfile import TemporaryDirectory
         >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")])
@@ -276,9 +277,9 @@ class Model(Trainer):
         return saving.load_weights(self, path, strict)
 
     def prediction_graph(self) -> Graph:
-        """The graph that predicts, for any batch size, of which the weights are Variables.
+        """The prediction graph, for any batch size, with weights as Variables.
 
-        Raises ArgumentError where no input has been seen, so that shapes are not known, and
+        Raises ArgumentError if the model has had no inputs, so that shapes are unknown, and
         CaptureError for a ``call`` that cannot be captured.
 
         >>> model = ef.nn.Sequential([ef.nn.Input((4,), name="x"), ef.nn.Dense(2)], name="line")
@@ -291,10 +292,10 @@ class Model(Trainer):
         """Write the graph that predicts into a file, for any batch size.
 
         ``format`` is ``"ef"``, which ``ef.capture.load`` reads without the code of the model,
-        ``"onnx"``, for ONNX Runtime, or ``"python"``, for NumPy alone; by default it is what the
-        file's name ends in: ``.ef``, ``.onnx`` or ``.py``. Raises ArgumentError for others and
-        where no input has been seen, CaptureError for a ``call`` that cannot be captured and for
-        what a format cannot say.
+        ``"onnx"``, for ONNX Runtime, or ``"python"``, for NumPy alone; by default it is the file's
+        suffix: ``.ef``, ``.onnx`` or ``.py``. Raises ArgumentError for other formats and if the
+        model has had no inputs, CaptureError for a ``call`` that cannot be captured or expressed in
+        the format.
 
         >>> from tempfile import TemporaryDirectory
         >>> model = ef.nn.Sequential([ef.nn.Input((4,), name="x"), ef.nn.Dense(2)])
@@ -311,7 +312,7 @@ def _spec_of(leaf: Any) -> Any:
 
 
 def _with_tools(graph: Graph) -> Graph:
-    """The graph, with all that can be done with graphs: ``ef.capture`` brings what draws them."""
+    """The graph with its full API: importing ``ef.capture`` adds drawing."""
     import eagerflow.capture  # noqa: F401 (whose modules attach the tools)
 
     return graph

@@ -1,7 +1,7 @@
 """Module: a named tree of Variables.
 
-Parts are found by walking the attributes (also through lists, tuples and dicts) when they are
-asked for, so nothing has to be registered and plain attributes stay plain.
+Parts are found by walking the attributes (also through lists, tuples and dicts) on access, so
+nothing has to be registered and plain attributes stay plain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Module"]
 
 
 class Module(Configured):
-    """Base of what holds Variables, in itself and in further Modules that it holds.
+    """Base of objects that hold Variables, in themselves and in further Modules.
 
     >>> class Pair(ef.nn.Module):
     ...     def __init__(self):
@@ -106,7 +106,7 @@ class Module(Configured):
         return [np.array(w.numpy()) for w in self.weights]
 
     def set_weights(self, values: Iterable[TensorLike]) -> None:
-        """Give all weights new values, in the order of ``weights``; ShapeError if they misfit."""
+        """Set all weights, in the order of ``weights``; ShapeError for mismatched values."""
         values = list(values)
         own = self.weights
         if len(values) != len(own):

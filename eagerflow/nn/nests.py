@@ -1,4 +1,4 @@
-"""Nests of tensors and of shapes, as layers take and give them."""
+"""Nests of tensors and of shapes, as arguments and results of layers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def is_nest(shapes: Any) -> bool:
 
 
 def only_numbers(inputs: Nest) -> bool:
-    """Whether a nest holds nothing but Python numbers, which makes it one array."""
+    """Whether a nest contains only Python numbers, which makes it one array."""
     if isinstance(inputs, list | tuple):
         return bool(inputs) and all(only_numbers(item) for item in inputs)
     return isinstance(inputs, int | float)
 
 
 def shapes_of(nest: Nest) -> Any:
-    """The shapes of the tensors of a nest; sizes that are not known are None."""
+    """The shapes of the tensors of a nest; unknown sizes are None."""
     if isinstance(nest, Operators):
         return tuple([size if isinstance(size, int) else None for size in nest.shape])
     return tree.map_leaves(lambda x: shapes_of(x) if hasattr(x, "shape") else None, nest)
@@ -79,7 +79,7 @@ def any_symbolic(*nests: Any) -> bool:
 
 
 def examples(nest: Nest) -> float:
-    """The number of examples in a nest of tensors, which lie along their first axes."""
+    """The number of examples in a nest of tensors, along their first axes."""
     size: float = tree.flatten(nest)[0][0].shape[0]
     return size if not isinstance(size, int) else float(size)
 
@@ -94,7 +94,7 @@ def pack_data(x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
 
 
 def unpack_data(data: Any) -> tuple[Any, Any, Any]:
-    """Inputs, targets and weights of a batch; None where there are none."""
+    """Inputs, targets and weights of a batch; None for missing ones."""
     if not isinstance(data, tuple):
         return data, None, None
     x, y, sample_weight = (*data, None, None)[:3]

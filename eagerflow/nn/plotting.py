@@ -12,11 +12,11 @@ __all__ = ["plot_model"]
 
 
 def plot_model(model: Any, to_file: str | os.PathLike[str] = "model.svg") -> Path:
-    """Draw the layers of a model, and what leads from one to the other, into a file.
+    """Draw the layers of a model and their connections to a file.
 
     ``to_file`` ends with ``.svg``, ``.png``, ``.pdf`` or ``.dot``; all but the first and the last
     need graphviz. The model is one from symbolic tensors, or has an ``Input`` at its head. Raises
-    ArgumentError for others.
+    ArgumentError for other models.
 
     >>> import tempfile
     >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2)])

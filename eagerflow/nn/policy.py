@@ -1,4 +1,4 @@
-"""Policies of dtypes: what layers keep their weights in, and what they compute in."""
+"""DType policies: the dtypes of layers' weights, and of their computations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def dtype_policy() -> DTypePolicy:
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """Let layers that are made from now on have this policy, a name or a DTypePolicy.
+    """Set the policy of new layers, a name or a DTypePolicy.
 
     >>> ef.nn.set_dtype_policy("float32")
     >>> ef.nn.dtype_policy()
@@ -68,7 +68,7 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def get(policy: Any) -> DTypePolicy:
-    """The policy that a name, a dtype, a configuration or a policy stands for; None: the usual."""
+    """The policy for a name, a dtype, a configuration or a policy; None: the default."""
     if policy is None:
         return _default
     if isinstance(policy, dict) and set(policy) == {"class_name", "config"}:

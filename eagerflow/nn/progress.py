@@ -1,4 +1,4 @@
-"""The progress of ``fit``: a bar in notebooks and where tqdm is installed, else lines."""
+"""The progress of ``fit``: a bar in notebooks and if tqdm is installed, otherwise lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Progress"]
 
 
 class Progress(ScopeGuard):
-    """Shows one epoch after the other; a context that leaves no half bar behind.
+    """Shows the progress of epochs; a context manager that closes unfinished bars.
 
     ``verbose`` is 0 (silent), 1 (a bar for each epoch), 2 (a line for each epoch) or "auto",
     which is 1.
@@ -34,7 +34,7 @@ class Progress(ScopeGuard):
         self._start = 0.0
 
     def begin(self, epoch: int, steps: int | None, title: str | None = None) -> None:
-        """A new epoch of so many steps."""
+        """Begin an epoch of a number of steps."""
         self._start = time.perf_counter()
         self._title = title or f"Epoch {epoch + 1}/{self.epochs}"
         if self._make_bar is not None:
@@ -67,14 +67,14 @@ class Progress(ScopeGuard):
 
 
 def shown(value: Any, form: str = ".4f") -> str:
-    """A number in this form, or the numbers of a metric that gives several."""
+    """A formatted number, or the numbers of a metric with several."""
     if np.ndim(value):
         return f"[{', '.join(shown(x, form) for x in value)}]"
     return format(value, form)
 
 
 def _bars() -> Any:
-    """What makes bars here; None where nothing does."""
+    """The constructor of bars here; None if there is none."""
     if kernel_shell() is not None:
         return NotebookBar  # tqdm's needs widgets, and is lost when the notebook is saved
     found = extras.load_if_there("tqdm")

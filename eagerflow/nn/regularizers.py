@@ -1,4 +1,4 @@
-"""Regularizers: what large weights or activations cost."""
+"""Regularizers: penalties of large weights or activations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Mode = Annotated[str, choice("not a mode", "rows", "columns")]
 
 
 class Regularizer(Configured):
-    """Base of regularizers: a subclass gives ``__call__(x)``, one number for a weight.
+    """Base of regularizers: a subclass defines ``__call__(x)``, one number for a weight.
 
     >>> class Largest(ef.nn.regularizers.Regularizer):
     ...     def __call__(self, x):
@@ -105,8 +105,8 @@ class L2(L1L2):
 class OrthogonalRegularizer(Regularizer):
     """``factor`` times the mean absolute cosine between the rows of a matrix, or its columns.
 
-    ``mode`` is ``"rows"`` or ``"columns"``: which of them shall be orthogonal. Raises ShapeError
-    for a weight that is no matrix.
+    ``mode`` is ``"rows"`` or ``"columns"``: those that are pushed to be orthogonal. Raises
+    ShapeError for a weight that is not a matrix.
 
     >>> ef.nn.regularizers.OrthogonalRegularizer(0.5)(ef.tensor([[2.0, 0.0], [3.0, 3.0]]))
     Tensor(0.3536, float32, cpu:0)
@@ -144,7 +144,7 @@ _TABLE = named_classes(Regularizer, l1_l2=L1L2)
 
 
 def get(identifier: Any) -> Callable[..., Any] | None:
-    """The regularizer that a name, a configuration or a function stands for; None stays None.
+    """Return the regularizer for a name, a configuration or a function; None stays None.
 
     >>> ef.nn.regularizers.get("l2").l2
     0.01
@@ -153,4 +153,4 @@ def get(identifier: Any) -> Callable[..., Any] | None:
 
 
 RegularizerLike = Annotated[Any, get]
-"""A name, a configuration or a function, of which ``get`` makes what it stands for."""
+"""A name, a configuration or a function, which ``get`` resolves."""

@@ -1,4 +1,4 @@
-"""Steps of replicas: one step made for several parts of a batch, each on a device of its own.
+"""Steps of replicas: one step for several parts of a batch, each on its own device.
 
 While such a step is traced, gradients become their means over all replicas before an optimizer
 uses them. So optimizers, layers and steps of users' own are the same with and without replicas.
@@ -26,19 +26,19 @@ __all__ = [
 ]
 
 _share: ContextVar[float | None] = ContextVar("share", default=None)
-"""What the running replica's examples are of all; None where there are no replicas."""
+"""The running replica's share of all examples; None without replicas."""
 
 _times: ContextVar[Fraction | None] = ContextVar("times", default=None)
-"""How many times its rows all replicas have; None where rows are not joined."""
+"""The ratio of the rows of all replicas to its own; None if rows are not joined."""
 
 
 def as_replica(share: float, f: Any, *args: Any, **kwargs: Any) -> Any:
-    """``f(...)`` as the step of a replica, whose examples are this share of all."""
+    """``f(...)`` as the step of a replica with this share of all examples."""
     return call_with(_share, share, f, *args, **kwargs)
 
 
 def joining_rows(times: Fraction | None, f: Any, *args: Any, **kwargs: Any) -> Any:
-    """``f(...)``, in which slices of all replicas are joined: they have so many times the rows.
+    """``f(...)``, in which slices of all replicas are joined: they have ``times`` times the rows.
 
     With None they become tensors.
     """
@@ -46,7 +46,7 @@ def joining_rows(times: Fraction | None, f: Any, *args: Any, **kwargs: Any) -> A
 
 
 def unreplicated(f: Any, *args: Any, **kwargs: Any) -> Any:
-    """``f(...)`` of what is the same on all replicas."""
+    """``f(...)`` on values that are the same on all replicas."""
     return call_with(_share, None, f, *args, **kwargs)
 
 
@@ -64,7 +64,7 @@ def averaged(x: Any) -> Any:
 def summed(x: Any) -> Any:
     """The sum over all replicas."""
     share = _share.get()
-    return x if share is None else averaged(x / share)  # whose gradient is the right one as well
+    return x if share is None else averaged(x / share)  # its gradient is correct as well
 
 
 def averaged_gradients(grads: Sequence[Any]) -> Sequence[Any]:

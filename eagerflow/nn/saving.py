@@ -1,7 +1,7 @@
-"""Models and weights in files: ``model.save``, ``ef.nn.load_model`` and what belongs to them.
+"""Models and weights in files: ``model.save``, ``ef.nn.load_model`` and related functions.
 
 A file is in the safetensors format: weights and other state as tensors, the configuration of the
-model and how it was compiled as JSON in the metadata. Nothing in it is ever run.
+model and how it was compiled as JSON in the metadata. Nothing in it is ever executed.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def save(model: Any, path: Any) -> None:
         if missing is None:
             facts["compile"] = compiled
         else:
-            _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
+            _warn(f"{model.name!r} is saved without some arguments of compile: {missing}")
     write_state(state.snapshot(model), path, facts | _of_weights(model), {}, "save")
 
 
 def _of_weights(model: Any) -> dict[str, list[str]]:
-    """The names of weights that are not trained, and of those that weight decay leaves alone."""
+    """The names of frozen weights, and of those excluded from weight decay."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     weights = named_weights(model).items()
     told = {
@@ -78,7 +78,7 @@ def _of_weights(model: Any) -> dict[str, list[str]]:
 
 
 def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
-    """Raise FileFormatError where there is a file, unless it may be overwritten."""
+    """Raise FileFormatError if the file exists and may not be overwritten."""
     if not overwrite and os.path.exists(path):
         raise FileFormatError(
             "a file of this name exists", op=op, argument=str(path), hint="overwrite=True"
@@ -100,11 +100,11 @@ def _warn(words: str) -> None:
 def load_model(path: Any, custom_objects: CustomObjects = None, compile: bool = True) -> Any:
     """The model in a file that ``model.save`` wrote: it predicts the same bits.
 
-    ``custom_objects`` has the classes and functions that are not of ``ef.nn``, by their names.
-    With ``compile``, a model that was compiled is so again, with the optimizer's state, and the
-    global random generator goes on from where it was, so that it trains on with the same bits.
-    Nothing in the file is run. Raises FileFormatError for a file that is damaged, of another
-    format or from a newer version, and for one without a configuration.
+    ``custom_objects`` has the classes and functions from outside of ``ef.nn`` by name. With
+    ``compile``, a compiled model is compiled again, with the optimizer's state, and the global
+    random generator is restored, so that training resumes bit for bit. Nothing in the file is
+    executed. Raises FileFormatError for a file that is damaged, of another format or from a newer
+    version, and for one without a configuration.
 
     >>> from tempfile import TemporaryDirectory
     >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2)])
@@ -138,7 +138,7 @@ def load_model(path: Any, custom_objects: CustomObjects = None, compile: bool = 
 
 
 def holds_model(path: Any) -> bool:
-    """Whether there is a file that ``model.save`` wrote."""
+    """Whether there is a file written by ``model.save``."""
     try:
         return files.read(path, "load_model").texts.get("format") == _MODEL
     except raised_here(FileFormatError):
@@ -146,7 +146,7 @@ def holds_model(path: Any) -> bool:
 
 
 def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
-    """What a file says of its model; FileFormatError where it is not a file of one."""
+    """The description of a model in a file; FileFormatError for other files."""
     version = found.texts.get("version")
     if found.texts.get("format") != _MODEL:
         raise FileFormatError(
@@ -173,7 +173,7 @@ def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
 
 
 def _within(arrays: Any, objects: CustomObjects, facts: Any, compile: bool) -> Any:
-    """The model that a file describes, which makes no more weights than the file has."""
+    """The model described by a file, without more weights than the file has."""
     left = sum(array.size for name, array in arrays.items() if name.startswith("weights/"))
 
     def asked(shape: tuple[int, ...], name: str) -> None:
@@ -247,7 +247,7 @@ def load_weights(model: Any, path: Any, strict: bool = True) -> Misfits:
     values, misfits = fitted(wanted, arrays)
     if strict:
         unbuilt = "call the model on an input first, so that it has weights"
-        refuse(misfits, model.name, "strict=False takes what fits" if wanted else unbuilt)
+        refuse(misfits, model.name, "strict=False loads those that match" if wanted else unbuilt)
     assign_together(values)
     return misfits
 
@@ -268,10 +268,10 @@ def _weights_in(found: files.Contents) -> dict[str, np.ndarray[Any, Any]]:
 
 def prediction_graph(model: Any) -> Graph:
     """See ``Model.prediction_graph``."""
-    from eagerflow.capture import trace  # loaded when a graph is first asked for
+    from eagerflow.capture import trace  # imported when a graph is first requested
 
     args = _specs(model)
-    if len(args) == 1:  # whose name is in the graph, with no number
+    if len(args) == 1:  # its name is in the graph, without a number
         return trace(lambda inputs: model(inputs, training=False), *args, name=model.name)
     return trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name)
 
@@ -285,7 +285,7 @@ def export(model: Any, path: Any, format: str | None = None) -> None:
 
 
 def _specs(model: Any) -> tuple[Any, ...]:
-    """Specs of what the model takes, with a free batch axis."""
+    """Specs of the model's inputs, with a free batch axis."""
     if model.graph is not None:
         specs = [value.spec for value in model.graph.inputs]
         return (tree.unflatten(model.graph.argument_structure, specs),)

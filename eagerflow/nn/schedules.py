@@ -1,4 +1,4 @@
-"""Learning rates that change from step to step; called with the step, they give the rate."""
+"""Learning rate schedules: called with the step, they return the rate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Steps = Annotated[float, number(lambda x: x > 0, "not a number of steps", "a pos
 
 
 class Schedule(Configured):
-    """Base of schedules: called with the number of the step, they give the learning rate.
+    """Base of schedules: called with the number of the step, they return the learning rate.
 
     >>> class Halving(ef.nn.schedules.Schedule):
     ...     def __call__(self, step):
@@ -79,7 +79,7 @@ class _RateDecay(Schedule):
     ) -> None: ...
 
     def _part(self, step: TensorLike) -> Any:
-        """How many times ``decay_steps`` have passed."""
+        """The number of completed multiples of ``decay_steps``."""
         part = _number(step) / self.decay_steps
         return ops.floor(part) if self.staircase else part
 
@@ -134,8 +134,8 @@ class InverseTimeDecay(_RateDecay):
 class PolynomialDecay(Schedule):
     """From ``initial_learning_rate`` to ``end_learning_rate`` in ``decay_steps``.
 
-    What is left of the way is the part of the steps that is left, to the ``power``. With
-    ``cycle`` the rate goes up again, and is down at the next multiple of ``decay_steps``.
+    The remaining decay is the fraction of remaining steps, to the ``power``. With ``cycle`` the
+    rate rises again, and reaches its end at the next multiple of ``decay_steps``.
 
     >>> rate = ef.nn.schedules.PolynomialDecay(1.0, 10, 0.0, power=2.0)
     >>> rate(5)
@@ -260,7 +260,7 @@ Numbers = Annotated[Sequence[float], list]
 class PiecewiseConstantDecay(Schedule):
     """``values[0]`` up to step ``boundaries[0]``, then ``values[1]``, and so on.
 
-    Raises ArgumentError unless there is one value more than there are boundaries.
+    Raises ArgumentError unless there is one more value than boundaries.
 
     >>> rate = ef.nn.schedules.PiecewiseConstantDecay([10], [1.0, 0.5])
     >>> float(rate(10)), float(rate(11))
@@ -291,7 +291,7 @@ class PiecewiseConstantDecay(Schedule):
 
 
 class LinearWarmup(Schedule):
-    """From ``initial_learning_rate`` to what ``schedule`` begins with, and then what it says.
+    """Warm-up from ``initial_learning_rate`` to the start of ``schedule``, then that schedule.
 
     The rate rises linearly during ``warmup_steps``; the step after these is the schedule's first.
     ``schedule`` may be a number: then the rate stays there.
@@ -333,7 +333,7 @@ _TABLE = named_classes(Schedule)
 
 
 def get(identifier: Any) -> Any:
-    """The schedule that a configuration or a schedule stands for.
+    """The schedule for a configuration or a schedule.
 
     >>> rate = ef.nn.schedules.ExponentialDecay(1.0, 10, 0.5)
     >>> config = {"class_name": "ExponentialDecay", "config": rate.get_config()}

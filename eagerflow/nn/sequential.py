@@ -20,18 +20,18 @@ __all__ = ["Sequential"]
 
 
 class Sequential(Model):
-    """A model whose layers follow each other.
+    """A model of consecutive layers.
 
     ``layers`` are layers, or functions of a tensor. With an ``Input`` at its head it is built
-    at once, otherwise when the first input shows its shape. Raises ArgumentError for what is
-    neither a layer nor a function.
+    immediately, otherwise from the shape of the first input. Raises ArgumentError for other
+    objects.
 
     >>> model = ef.nn.Sequential([ef.nn.Dense(8, activation="relu"), ef.nn.Dense(1)])
     >>> model(ef.ones((2, 3))).shape, model.count_params()
     ((2, 1), 41)
     """
 
-    layers: Any = ()  # a list, in their order; an Input is none of them
+    layers: Any = ()  # a list, in order; Inputs are not included
 
     def __init__(self, layers: Iterable[Any] = (), **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)

@@ -1,9 +1,9 @@
-"""Shards: the files of a checkpoint that tasks have written side by side, each what it holds.
+"""Shards: the files of a checkpoint written in parallel by tasks, each with the values it holds.
 
 The checkpoint's own file is written last, and lists them with their sizes and hashes: without it
-they are nothing, and with one of them missing it is damaged. Their names begin with its name, so
-that it can list no other files, and have random digits, so that a task that is late with an
-earlier attempt writes over nothing.
+they are ignored, and if one of them is missing it is damaged. Their names begin with its name, so
+that it cannot list other files, and have random digits, so that a late task of an earlier attempt
+overwrites nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENTRY = "shards"
 
 
 class ShardFile(NamedTuple):
-    """A file with a part of a checkpoint, its writer, and what tells it from others."""
+    """A file with a part of a checkpoint, its writer, and its identity."""
 
     name: str
     task: str
@@ -38,12 +38,12 @@ class ShardFile(NamedTuple):
 
 
 def new_prefix(stem: str) -> str:
-    """What the names of a new checkpoint's shards begin with; ``stem`` is that of its own file."""
+    """The prefix of the names of a new checkpoint's shards; ``stem`` is that of its own file."""
     return f"{stem}-{secrets.token_hex(8)}"
 
 
 def is_name(name: str) -> bool:
-    """Whether a file may be called so: nothing that leads to another folder.
+    """Whether a file name is valid: without a path to another folder.
 
     >>> is_name("checkpoint-00000001-0123456789abcdef-0000.shard"), is_name("../weights")
     (True, False)
@@ -62,7 +62,7 @@ def listed(some: Sequence[ShardFile]) -> str:
 
 
 def check_there(folder: Path, some: Sequence[ShardFile], op: str) -> None:
-    """FileFormatError where what tasks have written is not seen here."""
+    """Raise FileFormatError if files written by tasks are not visible here."""
     for one in some:
         path = folder / one.name
         if not path.is_file() or path.stat().st_size != one.seal.nbytes:
@@ -78,7 +78,7 @@ def check_there(folder: Path, some: Sequence[ShardFile], op: str) -> None:
 def read(path: Any, op: str) -> files.Contents:
     """The texts and arrays of a checkpoint's file, and of the shards that it lists, if any.
 
-    FileFormatError where one of them is missing or is not as it was written.
+    FileFormatError if one of them is missing or has changed.
     """
     found = files.read(path, op)
     if ENTRY not in found.texts:
@@ -98,7 +98,7 @@ def read(path: Any, op: str) -> files.Contents:
 
 
 def _checked(rows: Any, path: Path) -> list[ShardFile]:
-    """The shards that a checkpoint lists; FileFormatError for what is not a list of its own."""
+    """The shards listed by a checkpoint; FileFormatError for an invalid list."""
     for row in rows if isinstance(rows, list) else [None]:
         fits = isinstance(row, list) and [type(x) for x in row] == [str, str, int, str]
         match = _NAME.fullmatch(row[0]) if row is not None and fits else None
@@ -114,11 +114,11 @@ def _checked(rows: Any, path: Path) -> list[ShardFile]:
 
 
 def remove(folder: Path, kept: Collection[str]) -> None:
-    """Delete all shards but those whose names begin so: of checkpoints that are no more, or have
-    never become any.
+    """Delete all shards except those with these prefixes: those of deleted or unfinished
+    checkpoints.
     """
     for path in folder.iterdir():
         match = _NAME.fullmatch(path.name)
         if match is not None and not path.name.startswith(tuple(kept)):
-            with suppress(OSError):  # another one has done so; a later save tries again
+            with suppress(OSError):  # already deleted by another process; a later save tries again
                 path.unlink(missing_ok=True)

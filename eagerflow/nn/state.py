@@ -1,8 +1,8 @@
 """The state of a model and of its training, by names that do not depend on the process.
 
-A weight's name is the path of the layers that it is in and its own name there, such as
-``encoder/dense_1/kernel``. Layers that were not named by their users are numbered within what
-holds them, so that a model which is made twice has the same names both times.
+A weight's name is the path of its layers and its own name, such as ``encoder/dense_1/kernel``.
+Layers without a user's name are numbered within their parent, so that two constructions of a model
+have the same names.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _GLOBAL = "random/global"
 
 
 class Misfits(NamedTuple):
-    """What of a file and of a model does not go together, by names."""
+    """The mismatches between a file and a model, by name."""
 
     missing: list[str]
     """Weights of the model that the file does not have."""
     extra: list[str]
-    """What the file has beyond the weights of the model."""
+    """Weights in the file that the model lacks."""
     reshaped: list[str]
-    """What has another shape in the file, with both shapes."""
+    """Weights of different shapes, with both shapes."""
 
 
 # Names --------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _own(path: str, module: Any) -> Iterator[tuple[str, Variable]]:
 
 
 def _label(module: Any) -> str:
-    """A Module's name, without the number that tells it from others of the process."""
+    """A Module's name, without the number that makes it unique in the process."""
     usual = snake_case(type(module).__name__)
     name = str(module.name).replace("/", "_")
     return usual if re.fullmatch(rf"{re.escape(usual)}(_\d+)?", name) else name
@@ -108,9 +108,9 @@ def _generators(model: Any) -> dict[str, Variable]:
 
 
 def _optimizer_state(optimizer: Any, weights: Mapping[str, Variable]) -> dict[str, Variable]:
-    """The Variables of an optimizer by name: what each weight has, by that of the weight.
+    """The Variables of an optimizer by name: slots have the name of their weight.
 
-    An optimizer calls them ``<its name>/<name of the weight>/<what it is>``.
+    An optimizer names them ``<its name>/<name of the weight>/<slot>``.
     """
     paths: defaultdict[str, list[str]] = defaultdict(list)
     for path, weight in weights.items():
@@ -136,7 +136,7 @@ def snapshot(model: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def named_state(model: Any) -> dict[str, Variable]:
-    """The Variables whose values are the state of a training, by name."""
+    """The Variables with the state of a training, by name."""
     weights = named_weights(model)
     found = {f"weights/{name}": weight for name, weight in weights.items()} | _generators(model)
     found[_GLOBAL] = random.default_generator.state
@@ -147,7 +147,7 @@ def named_state(model: Any) -> dict[str, Variable]:
 
 
 def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bool = True) -> None:
-    """Give a model the state that ``snapshot`` has taken of one like it; all of it or nothing.
+    """Set a model's state from a ``snapshot`` of a similar one; completely or not at all.
 
     Without ``training`` it is the weights and the generators of layers alone. Raises
     FileFormatError where the state is that of another model.
@@ -180,7 +180,7 @@ def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bo
 def fitted(
     wanted: Mapping[str, Variable], arrays: Mapping[str, np.ndarray[Any, Any]]
 ) -> tuple[dict[Variable, Any], Misfits]:
-    """The new values of Variables from the arrays of their names, and what does not fit."""
+    """The new values of Variables from arrays by name, and the mismatches."""
     values: dict[Variable, Any] = {}
     reshaped = []
     for name, variable in wanted.items():
@@ -196,13 +196,13 @@ def fitted(
 
 
 def _complex(array: np.ndarray[Any, Any], variable: Variable) -> Any:
-    """An array as it is; pairs of float64 stand for complex128, which the format lacks."""
+    """An array; pairs of float64 represent complex128, which the format lacks."""
     pairs = array.dtype == np.float64 and array.shape[-1:] == (2,)
     return array.view(variable.dtype)[..., 0] if pairs and variable.dtype.kind == "c" else array
 
 
 def refuse(misfits: Misfits, model: str, hint: str | None = None) -> None:
-    """Raise FileFormatError where something does not fit, with all that it is."""
+    """Raise FileFormatError for mismatches, with a list of all."""
     if any(misfits):
         raise FileFormatError(
             "the file does not fit the model",

@@ -1,7 +1,7 @@
-"""Symbolic tensors: they have a shape and a dtype, and hang on the node that makes them.
+"""Symbolic tensors: they have a shape and a dtype, and refer to the node that computes them.
 
-A call of an op on them is a new node, which hangs on its inputs. Nothing else keeps them, so what
-no model uses goes away.
+A call of an op on them is a new node, which refers to its inputs. Nothing else keeps them alive, so
+unused ones are freed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["VariableRead", "infer", "is_symbolic", "symbol", "symbols"]
 
 
 class _Symbols(Recorder):
-    """Answers calls on symbolic tensors with more of them; nodes hang on what they make."""
+    """Returns symbolic tensors from calls on symbolic tensors; each refers to its node."""
 
     def __init__(self) -> None:
         self.kinds: dict[Any, SymbolicKind] = {}
@@ -42,7 +42,7 @@ class _Symbols(Recorder):
         return recorder is not None
 
     def tensor(self, value: Value) -> Tensor:
-        """The Tensor that stands for a value."""
+        """The Tensor of a value."""
         key = current_device(), value.dtype
         kind = self.kinds.get(key)
         if kind is None:
@@ -50,7 +50,7 @@ class _Symbols(Recorder):
         return new_tensor(value, kind)
 
     def value_of(self, x: Any) -> Any:
-        """What a node's input is: the value of a tensor, or a number as it is."""
+        """The input of a node: the value of a tensor, or a number."""
         if type(x) is not Tensor:
             return x
         if type(x._array) is Value:
@@ -67,7 +67,7 @@ class _Symbols(Recorder):
     def results(
         self, op: Op, inputs: tuple[Any, ...], attributes: dict[str, Any], specs: Any, name: str
     ) -> tuple[Tensor, ...]:
-        """What a new node makes, of these specs."""
+        """The result of a new node, with these specs."""
         frame = user_frame(sys._getframe(1))
         node = Node(op, inputs, attributes, name, (frame.f_code, frame.f_lasti))
         several = specs if type(specs) is tuple else (specs,)
@@ -97,10 +97,10 @@ class _Symbols(Recorder):
         )
 
     def leave(self, tensor: Any, how: str) -> None:
-        """What is known may leave."""
+        """Known values may leave."""
 
     def refusal(self, value: Value, how: str) -> CaptureError:
-        """The error of code that wants the number behind a symbolic tensor."""
+        """The error of code that needs the value of a symbolic tensor."""
         return CaptureError(
             f"{how} needs a number, and a symbolic tensor has no value",
             received=f"{value.name}: {value.spec}",
@@ -109,7 +109,7 @@ class _Symbols(Recorder):
 
 
 class VariableRead:
-    """The owner of values that stand for a Variable."""
+    """The owner of values that represent a Variable."""
 
     def __init__(self, variable: Variable) -> None:
         self.variable = variable
@@ -122,13 +122,13 @@ class VariableRead:
 
 
 class _Inference(Secluded, _Symbols):
-    """Finds the shapes of what a layer computes; what it assigns stays as it is."""
+    """Infers the shapes of a layer's results; assignments have no effect."""
 
     def assign(self, variable: Any, value: Any) -> None:
-        """Nothing is known to assign."""
+        """Assignments of known values are ignored."""
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
-        """Nothing is known to tell."""
+        """Known values are not reported."""
 
     def initial(self, tensor: Any) -> Any:
         raise CaptureError(
@@ -141,7 +141,7 @@ process.of_sizes = symbols  # a size of a model's inputs, given to an op, is par
 
 
 def is_symbolic(x: Any) -> bool:
-    """Whether ``x`` is a tensor that stands for a model's inputs, or for what they lead to.
+    """Whether ``x`` is a symbolic tensor: an input of a model, or computed from one.
 
     >>> from eagerflow.nn.symbols import is_symbolic
     >>> is_symbolic(ef.nn.Input((2,)) * 2.0), is_symbolic(ef.ones(2))
@@ -151,13 +151,13 @@ def is_symbolic(x: Any) -> bool:
 
 
 def symbol(shape: Sequence[Any], dtype: Any, name: str) -> Tensor:
-    """A symbolic tensor that nothing has made: an input. Sizes of None get names."""
+    """A symbolic tensor without a node: an input. Sizes of None get names."""
     names = [f"{name}_dim{i}" if i else "batch" for i in range(len(shape))]
     sizes = [Dim(n) if s is None else s for n, s in zip(names, shape, strict=True)]
     return symbols.tensor(Value(name, tuple(sizes), as_dtype(dtype), symbols))
 
 
 def infer(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What ``f`` gives for such arguments, tensors without values; nothing is computed."""
+    """The result of ``f`` for such arguments, tensors without values; nothing is computed."""
     with _Inference():
         return f(*args, **kwargs)

@@ -10,7 +10,7 @@ __all__ = ["layer_rows", "model_table", "total_text"]
 
 
 def _shape(shape: Any) -> str:
-    if shape is None:  # of a layer that another one does not call, but computes by itself
+    if shape is None:  # of a layer that its parent does not call, but computes itself
         return ""
     if isinstance(shape, tuple) and all(not isinstance(size, tuple) for size in shape):
         return f"({', '.join(['batch', *map(str, shape[1:])])})" if shape else "()"
@@ -49,7 +49,7 @@ def model_table(model: Any) -> str:
 
 
 def total_text(model: Any) -> str:
-    """The number of all parameters, what memory they take, and how many are trained."""
+    """The number of parameters, their memory, and the number of trained ones."""
     trainable = sum(w.size for w in model.trainable_weights)
     weights = model.weights
     total = sum(w.size for w in weights)

@@ -1,4 +1,4 @@
-"""Trainer: a layer that is trained, evaluated and asked, epoch by epoch."""
+"""Trainer: a layer with training, evaluation and prediction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Trainer"]
 
 
 class Trainer(CompiledLayer):
-    """Base of models: ``fit`` trains, ``evaluate`` measures, ``predict`` asks.
+    """Base of models: ``fit`` trains, ``evaluate`` measures, ``predict`` returns predictions.
 
     Names and arguments are Keras's.
     """
@@ -45,18 +45,17 @@ class Trainer(CompiledLayer):
     ) -> History:
         """Train for some epochs, and return their numbers.
 
-        ``x`` and ``y`` are arrays or tensors (or nests of them) with the examples along the
-        first axis, or ``x`` is an iterable of batches ``(x, y)`` or ``(x, y, weight)``. Arrays are
-        cut into batches of ``batch_size`` examples, 32 without it.
-        ``validation_data`` is ``(x, y)``, ``(x, y, weight)`` or an iterable;
-        ``validation_split`` takes the last part of the arrays instead; every ``validation_freq``
-        epochs it is looked at, or in the epochs listed, counted from 1. ``class_weight`` maps
-        classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or ``"auto"``. Epochs are
-        numbered from ``initial_epoch``, and have ``steps_per_epoch`` batches where that is given.
-        A ``strategy`` of ``ef.cluster`` makes each step on several devices or machines.
-        Weights that the loss does not depend on stay as they are, with one warning. Raises
-        ShapeError where lengths or shapes do not fit, ArgumentError for other values,
-        GradientError where the loss depends on no weight.
+        ``x`` and ``y`` are arrays or tensors (or nests of them) with the examples along the first
+        axis, or ``x`` is an iterable of batches ``(x, y)`` or ``(x, y, weight)``. Arrays are cut
+        into batches of ``batch_size`` examples, 32 without it. ``validation_data`` is ``(x, y)``,
+        ``(x, y, weight)`` or an iterable; ``validation_split`` takes the last part of the arrays
+        instead; every ``validation_freq`` epochs it is looked at, or in the epochs listed, counted
+        from 1. ``class_weight`` maps classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or
+        ``"auto"``. Epochs are numbered from ``initial_epoch``, and have ``steps_per_epoch`` batches
+        if that is given. A ``strategy`` of ``ef.cluster`` runs each step on several devices or
+        machines. Weights that the loss does not depend on stay unchanged, with one warning. Raises
+        ShapeError where lengths or shapes do not fit, ArgumentError for other values, GradientError
+        where the loss depends on no weight.
         """
         self._check_compiled("fit")
         require_strategy("fit", strategy)
@@ -131,7 +130,7 @@ class Trainer(CompiledLayer):
         class_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """One step on one batch; gives the loss and the metrics of this batch."""
+        """One step on one batch; returns the loss and the metrics of this batch."""
         return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(

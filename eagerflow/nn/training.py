@@ -55,7 +55,7 @@ def fit(
     history = History()
     known = source.steps if steps is None else steps
     told = CallbackList(
-        [callbacks, history],  # which hears last, with what the others have added
+        [callbacks, history],  # called last, with all logs of other callbacks
         model,
         epochs=epochs.stop,
         steps=known,
@@ -69,7 +69,7 @@ def fit(
     merged = nullcontext() if strategy is None else strategy.merging(told.recovers)
     with Progress(verbose, epochs.stop, "fit") as progress, told, merged:
         told.on_train_begin({})
-        begin = epoch = model._initial_epoch  # a restored model goes on
+        begin = epoch = model._initial_epoch  # of a restored model
         while epoch < epochs.stop:
             told.on_epoch_begin(epoch, {})
             progress.begin(epoch, known)
@@ -118,8 +118,8 @@ def _gone_back(
     history: History,
     source: Source,
 ) -> int:
-    """The epoch from which training goes on after a loss; the error where none of the callbacks
-    has brought an earlier state back.
+    """The epoch from which training resumes after a loss of a task; raises the error if no callback
+    has restored an earlier state.
     """
     if strategy is not None:
         strategy.give_up()
@@ -132,9 +132,9 @@ def _gone_back(
 
 
 def _beside(source: Source) -> Any:
-    """A context in which steps leave the workers of a source their processors.
+    """A context in which steps leave CPU cores to the workers of a source.
 
-    Where there are none to spare, steps that share their work among threads wait for these.
+    Otherwise multi-threaded steps would wait for cores occupied by workers.
     """
     crowded = source.workers and thread_count() - source.workers < 2
     return Alone() if crowded else nullcontext()
@@ -159,7 +159,8 @@ def _run(
     made: tuple[Callable[..., Any], bool] | None = None,
     strategy: Any = None,
 ) -> Any:
-    """Train or test on batches; the numbers of the last, where the model's own step gives some.
+    """Train or test on batches; returns the numbers of the last one, if the model's own step
+    returns some.
 
     ``made`` is the step of a ``strategy``, in place of the model's.
     """
@@ -189,13 +190,13 @@ def _run(
 
 
 def present(batch: Batch) -> tuple[Nest, ...]:
-    """The parts of a batch that there are; a captured step finds tensors alone the fastest."""
+    """The given parts of a batch; a captured step is fastest with tensors only."""
     x, y, weight = batch
     return batch if weight is not None else (x,) if y is None else (x, y)
 
 
 def first_step(model: Any, step: Callable[..., Any], batch: Batch) -> Any:
-    """The first step of training; nothing is changed where its outputs do not suit the loss."""
+    """The first step of training; nothing changes if its outputs do not match the loss."""
     if wants_probabilities(model.loss):
         known = *model.weights, *getattr(model.optimizer, "variables", ())
         before = {variable: variable.value for variable in known}
@@ -212,7 +213,7 @@ def first_step(model: Any, step: Callable[..., Any], batch: Batch) -> Any:
 
 
 def _check_trained(model: Any) -> None:
-    """After the first step: warn of weights that are not trained."""
+    """After the first step: warn of untrained weights."""
     if model.is_checked:
         return
     model.is_checked = True
@@ -234,7 +235,7 @@ def _warn(words: str) -> None:
 
 
 def checked(found: Any, method: str) -> Any:
-    """What a step of the user's gives; ArgumentError where it is not a dict."""
+    """The result of a user's step; ArgumentError if it is not a dict."""
     if not isinstance(found, Mapping):
         raise ArgumentError(
             f"it gives {short_repr(found)}",
@@ -246,7 +247,7 @@ def checked(found: Any, method: str) -> Any:
 
 
 def wants_probabilities(loss: Any) -> bool:
-    """Whether a loss takes probabilities, and could take logits in their place."""
+    """Whether a loss takes probabilities, and could take logits instead."""
     return not getattr(loss, "from_logits", True)
 
 
@@ -309,6 +310,6 @@ def in_form(logs: dict[str, Any], return_dict: bool) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A number, or an array where a metric gives several."""
+    """A number, or an array for a metric with several."""
     array = np.asarray(value)
     return float(array) if not array.ndim else array

@@ -1,7 +1,7 @@
-"""Objects on their way between a process and one that it has forked: arrays in common memory.
+"""Transfer of objects between a process and its fork: arrays in shared memory.
 
-A pipe takes 64 KiB at a time, so large arrays through it make both processes wait for each other
-again and again, and are copied four times.
+A pipe takes 64 KiB at a time, so large arrays in it make both processes wait for each other
+repeatedly, and are copied four times.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LINE = 64  # bytes of a cache line, at which arrays begin
 
 
 class Transport:
-    """Makes bytes of an object on one side, and the object of them on the other.
+    """Serializes an object on one side, and deserializes it on the other.
 
-    With ``shared`` its arrays lie in memory that both sides see, if the system has files in memory
-    (Linux); so one object can be under way at a time. The memory has no name, and is gone when both
-    processes are. It is for a process and those that it forks.
+    With ``shared`` its arrays are in shared memory, if the system has memory files (Linux); so one
+    object can be in transit at a time. The memory is anonymous, and freed when both processes have
+    ended. It is for a process and its forks.
 
     >>> from eagerflow.nn.transport import Transport
     >>> transport = Transport()
@@ -42,7 +42,7 @@ class Transport:
             finalize(self, os.close, self._file).atexit = False  # threads may use it to the end
 
     def pack(self, thing: Any) -> bytes:
-        """Bytes that stand for ``thing``; raises what ``pickle`` raises for what cannot travel."""
+        """The bytes of ``thing``; raises errors of ``pickle`` for unsupported objects."""
         shared: list[memoryview] = []
 
         def goes_along(buffer: pickle.PickleBuffer) -> bool:
@@ -61,7 +61,7 @@ class Transport:
         return pickle.dumps((sizes, rest))
 
     def unpack(self, sent: bytes) -> Any:
-        """The object that ``pack`` of the other side was given, in memory of its own."""
+        """The object packed on the other side, with memory of its own."""
         sizes, rest = pickle.loads(sent)
         places, end = _places(sizes)
         memory = self._seen(end, grow=False)
@@ -69,7 +69,7 @@ class Transport:
         return pickle.loads(rest, buffers=arrays)
 
     def _seen(self, end: int, grow: bool) -> Any:
-        """The common memory as an array of bytes, of which ``end`` are needed."""
+        """The shared memory as an array of bytes, of which ``end`` are needed."""
         if end and (self._memory is None or len(self._memory) < end):
             assert self._file is not None
             if grow:

@@ -1,8 +1,8 @@
 """Work done ahead of its use, in threads or processes, with results in the order of the jobs.
 
-Threads draw jobs, one at a time, and put what comes of them into a line; none runs farther ahead
-of the consumer than allowed. A process is the servant of one thread, which sends it the jobs
-and waits for it, so there is one kind of line.
+Threads take jobs, one at a time, and put the results into a queue, within a limit ahead of the
+consumer. Each process serves one thread, which sends it the jobs and waits for it, so there is only
+one kind of queue.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ START = "fork" if sys.platform == "linux" else "spawn"
 class Ahead(Iterable[Any]):
     """The results of ``work(job)`` for each job, in their order, prepared by workers.
 
-    At most ``ahead`` of them wait or are under way. What ``work`` or the iterator of jobs raises
-    is raised in the place of its result. When this object goes away, or is closed, no thread and
-    no process remains.
+    At most ``ahead`` of them are queued or in progress. An error of ``work`` or of the iterator of
+    jobs is raised in place of its result. When this object is freed or closed, no thread or process
+    remains.
 
     >>> from eagerflow.nn.workers import Ahead
     >>> list(Ahead(range(5), str, workers=2, processes=False, ahead=3))
@@ -72,8 +72,8 @@ class _Line:
         self.servants: list[_Servant] = []
         self.process = os.getpid()
         self.drawing = threading.Lock()
-        # Guards all that follows. Condition's own __enter__ and __exit__ may be interrupted by
-        # signal handlers, whose errors would leave the lock held for ever.
+        # Guards all later attributes. Condition's own __enter__ and __exit__ may be interrupted by
+        # signal handlers, whose errors would leave the lock held forever.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.drawn = self.taken = 0
@@ -85,7 +85,7 @@ class _Line:
         return servant
 
     def serve(self, work: Work) -> None:
-        """Work until there is nothing more to do; what a thread does."""
+        """Work until there are no more jobs; the function of a thread."""
         while (drawn := self.draw()) is not None:
             number, job = drawn
             found: tuple[Any, BaseException | None]
@@ -99,7 +99,7 @@ class _Line:
             del drawn, job, found
 
     def draw(self) -> tuple[int, Any] | None:
-        """The next job and its number, as soon as there is room; None at the end."""
+        """The next job and its number, as soon as the limit allows; None at the end."""
         with self.drawing:
             with Locked(self.lock):
                 self.changed.wait_for(lambda: self.ended or self.drawn < self.taken + self.ahead)
@@ -120,7 +120,7 @@ class _Line:
                 return self.drawn - 1, job
 
     def take(self) -> tuple[Any] | None:
-        """The next result; None behind the last one."""
+        """The next result; None after the last one."""
         if self.process != os.getpid():
             raise EagerflowError(
                 "batches are prepared for another process",
@@ -141,7 +141,7 @@ class _Line:
         return (found,)
 
     def close(self) -> None:
-        """End the threads and processes, and forget what was prepared."""
+        """End the threads and processes, and drop prepared results."""
         if self.process != os.getpid():
             return  # they are the parent's, and here are only their shadows
         with Locked(self.lock):
@@ -149,7 +149,7 @@ class _Line:
             self.changed.notify_all()
         for servant in self.servants:
             servant.stop()
-        if threading.current_thread() not in self.threads:  # else the collector runs in one
+        if threading.current_thread() not in self.threads:  # else garbage is collected in one
             for thread in self.threads:
                 if thread.ident is not None:
                     thread.join()
@@ -178,7 +178,7 @@ class _Servant:
         packed = self.jobs.pack(job)
         try:
             self.ours.send_bytes(packed)
-            # Its end is seen also where another process has come to hold its end of the pipe.
+            # Its end is also noticed if another process holds its end of the pipe.
             if self.ours not in self.wait([self.ours, self.process.sentinel]):
                 raise EOFError
             packed = self.ours.recv_bytes()
@@ -195,16 +195,16 @@ class _Servant:
         return found
 
     def stop(self) -> None:
-        self.process.kill()  # it holds nothing that has to be put in order
+        self.process.kill()  # it holds no state that needs a clean shutdown
         self.process.join()
 
 
 def _serve(
     ours: Connection, theirs: Connection, jobs: Transport, answers: Transport, work: Work
 ) -> None:
-    """Do jobs until the other end is closed; what a process does."""
-    ours.close()  # else this process would keep its own pipe open when the other has died
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that has started us
+    """Run jobs until the other end is closed; the function of a process."""
+    ours.close()  # otherwise this process would keep its own pipe open after the other has died
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     while True:
         try:
             packed = theirs.recv_bytes()
@@ -221,11 +221,11 @@ def _serve(
 
 
 def _with_story(error: Exception) -> Exception:
-    """An error that may travel, with the traceback that it leaves behind."""
+    """An error in transferable form, with its traceback as text."""
     story = "in a worker process:\n" + "".join(traceback.format_exception(error))
     error.add_note(story)
     try:
-        pickle.loads(pickle.dumps(error))  # some are written and cannot be read
+        pickle.loads(pickle.dumps(error))  # some errors can be pickled and not unpickled
     except raised_here(Exception):
         return EagerflowError(story, op="Loader")
     return error

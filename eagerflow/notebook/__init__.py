@@ -1,5 +1,5 @@
-"""What notebooks show: views of tensors, graphs, models and errors, magics, and a bar of progress.
+"""Rich output in notebooks: tensors, graphs, models and errors, magics, and a progress bar.
 
-Views are HTML and SVG without scripts and without styles of a page's own: colours are the page's
-(``currentColor``) or hues that can be seen on light and dark paper alike.
+Views are HTML and SVG without scripts and without style sheets: colours are the page's
+(``currentColor``) or hues that are visible on light and dark backgrounds.
 """

@@ -1,4 +1,4 @@
-"""A bar of progress in a notebook, which needs no widgets and stays in what is saved."""
+"""A progress bar in a notebook, which needs no widgets and stays in the saved notebook."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from eagerflow.notebook.markup import Markup, element
 from eagerflow.notebook.shell import show
 
-_SECONDS_BETWEEN = 0.1  # two looks of the page
+_SECONDS_BETWEEN = 0.1  # between two updates of the page
 
 
 class NotebookBar:
-    """Shows in the cell that runs how many of ``total`` steps are done, or just how many.
+    """Shows the number of finished steps, of ``total`` if given, in the running cell.
 
-    It has those methods of tqdm's bars that ``Progress`` calls.
+    It has the methods of tqdm's bars that ``Progress`` calls.
     """
 
     def __init__(self, total: int | None = None, desc: str = "", unit: str = "step") -> None:
@@ -25,17 +25,17 @@ class NotebookBar:
         self._place = show(self._forms(), raw=True, display_id=True)
 
     def update(self) -> None:
-        """One step more is done."""
+        """Count one more step."""
         self.count += 1
         if time.perf_counter() - self._shown > _SECONDS_BETWEEN:
             self._draw()
 
     def set_postfix_str(self, words: str) -> None:
-        """Words that are shown behind the bar."""
+        """Set the text behind the bar."""
         self._words = words
 
     def close(self) -> None:
-        """Show what is done; it stays."""
+        """Show the final state, which stays."""
         self._closed = True
         self._draw()
 
@@ -51,7 +51,7 @@ class NotebookBar:
         return {"text/html": self._html(words), "text/plain": f"{self._title}: {words}"}
 
     def _html(self, words: str) -> Markup:
-        known = self.total or self._closed  # else the bar shows that something goes on
+        known = self.total or self._closed  # else the bar shows activity only
         bar = element(
             "progress",
             value=self.count if known else None,

@@ -1,4 +1,4 @@
-"""The history of a training in a notebook: a curve of each number, and all numbers as a table."""
+"""The history of a training in a notebook: a curve for each metric, and a table of all numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eagerflow.notebook.markup import (
 )
 
 MAX_CHARTS, MAX_POINTS, MAX_ROWS = 12, 400, 100
-_MARKED = 30  # points of a curve that can be told apart, and tell their numbers
+_MARKED = 30  # up to so many points have markers with their numbers
 _WIDTH, _HEIGHT = 300.0, 170.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 34.0, 24.0
 _LOOKS = (("training", BLUE, None), ("validation", ORANGE, "5 3"))
@@ -26,7 +26,7 @@ Points = list[tuple[float, float]]
 
 
 def view(history: Any) -> Markup:
-    """A History: pictures of training and validation together, the numbers folded."""
+    """A History: charts of training and validation together, the numbers folded."""
     numbers = history.history
     if not numbers:
         return element("div", element("code", "History: no epoch has ended yet"))
@@ -43,13 +43,13 @@ def _points(history: Any, name: str) -> Points:
     """Epochs, counted from 1, and the numbers in them."""
     values = history.history.get(name, ())
     epochs = history._epochs.get(name, ())
-    if len(epochs) != len(values):  # the numbers were changed
+    if len(epochs) != len(values):  # the lists were modified
         epochs = range(1, len(values) + 1)
     return list(zip(map(float, epochs), values, strict=True))
 
 
 def _table(history: Any) -> Markup:
-    """All numbers by epoch, or some of many epochs, evenly apart, and the last."""
+    """All numbers by epoch; of many epochs, a sample at even distances, and the last."""
     names = list(history.history)[: 2 * MAX_CHARTS]
     found = {name: dict(_points(history, name)) for name in names}
     epochs = sorted({epoch for own in found.values() for epoch in own})
@@ -63,7 +63,7 @@ def _table(history: Any) -> Markup:
 
 
 def _thinned(items: Sequence[Any], limit: int) -> list[Any]:
-    """Some items evenly apart where there are more than ``limit``, the last one among them."""
+    """At most ``limit`` items at even distances, always with the last one."""
     step = -(-len(items) // limit)
     return list(items[::-1][::step][::-1]) if step > 1 else list(items)
 
@@ -72,7 +72,7 @@ def _thinned(items: Sequence[Any], limit: int) -> list[Any]:
 
 
 def _chart(name: str, history: Any) -> Markup:
-    """The curves of a number in training and validation, in one picture."""
+    """The curves of a metric in training and validation, in one chart."""
     series = [_points(history, key) for key in (name, f"val_{name}")]
     finite = [p for points in series for p in points if math.isfinite(p[1])]
     ends = "; ".join(
@@ -108,7 +108,7 @@ def _legend(x: float, look: tuple[str, str, str | None], last: float) -> list[Ma
 
 
 def _curve(frame: _Frame, points: Points, look: tuple[str, str, str | None]) -> list[Markup]:
-    """A line through the finite numbers; where one is not, there is a gap."""
+    """A line through the finite numbers, with gaps at others."""
     name, colour, dashes = look
     commands, pen = [], "M"
     for x, y in points:
@@ -132,7 +132,7 @@ def _curve(frame: _Frame, points: Points, look: tuple[str, str, str | None]) -> 
 
 
 class _Frame:
-    """Where numbers are in a chart, with ticks that are easy to read."""
+    """The coordinates of a chart, with readable ticks."""
 
     def __init__(self, left: float, right: float, low: float, high: float) -> None:
         self.ticks = _ticks(low, high, 4)
@@ -142,18 +142,18 @@ class _Frame:
         self.epochs = whole or [left]
 
     def x(self, x: float) -> float:
-        """Pixels from the left."""
+        """The distance from the left in pixels."""
         share = (x - self.left) / (self.right - self.left) if self.right > self.left else 0.5
         return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, y: float) -> float:
-        """Pixels from the top; halves, as the largest numbers have no difference."""
+        """The distance from the top in pixels; halved, as differences of large floats overflow."""
         half = self.top / 2 - self.bottom / 2
         share = (y / 2 - self.bottom / 2) / half if half else 0.5
         return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
 
     def grid(self) -> list[Markup]:
-        """Lines and numbers of the axes."""
+        """Grid lines, and the numbers of the axes."""
         found = []
         for tick in self.ticks:
             y = f"{self.y(tick):.1f}"
@@ -170,13 +170,13 @@ class _Frame:
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Round numbers around a range, about so many: 1, 2 or 5 times a power of ten apart."""
+    """Round ticks around a range, about ``count``: 1, 2 or 5 times a power of ten apart."""
     span = high / count - low / count
     if not (span > abs(high) * 1e-9 and math.isfinite(span)):
         return [low] if low == high else [low, high]
     power = 10.0 ** math.floor(math.log10(span))
     step = next((power * k for k in (1, 2, 5, 10) if power * k >= span * 0.999), 0.0)
-    if not step:  # below the least number there is
+    if not step:  # below the smallest float
         return [low, high]
     first, last = math.floor(low / step), math.ceil(high / step)
     return [k * step for k in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""Errors in a notebook: what went wrong, at which line of the user's, and what to try."""
+"""Errors in a notebook: the problem, the user's line, and a hint."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from eagerflow.dispatch import internal
 from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
 
 MAX_CAUSES = 8
-_AROUND = 2  # lines of the code that are shown before and after one
+_AROUND = 2  # lines of context before and after
 _MARK = "border-left:3px solid #dc2626;padding-left:.6em"
 _CODE = "white-space:pre-wrap"
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
 def view(error: Any, name_of: Callable[[str], str] = str) -> Markup:
-    """An EagerflowError: its parts, the line that caused it, and the whole traceback, folded.
+    """An EagerflowError: its parts, the line that caused it, and the folded traceback.
 
-    ``name_of`` says what a file is called: cells of notebooks have names of their own.
+    ``name_of`` maps files to displayed names, as cells of notebooks have their own.
     """
     place = f"{error.op}: " if error.op else ""
     head = element("div", element("strong", type(error).__name__), f": {place}{error.problem}")
@@ -48,7 +48,7 @@ def view(error: Any, name_of: Callable[[str], str] = str) -> Markup:
 
 
 def _user_line(error: BaseException, name_of: Callable[[str], str]) -> Iterator[Markup]:
-    """The user's innermost line, or else one of a library between, with the lines around it."""
+    """The user's innermost line, or one of a library in between, with context."""
     places = []
     trace = error.__traceback__
     while trace is not None:
@@ -70,7 +70,7 @@ def _user_line(error: BaseException, name_of: Callable[[str], str]) -> Iterator[
 
 
 def _causes(error: BaseException) -> Iterator[Markup]:
-    """What it was raised from, a line for each."""
+    """The chain of causes, a line for each."""
     seen = {id(error)}
     cause = error.__cause__
     while cause is not None and id(cause) not in seen and len(seen) <= MAX_CAUSES:

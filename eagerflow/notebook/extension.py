@@ -1,7 +1,7 @@
-"""What ``%load_ext eagerflow`` brings: magics, and errors that tell first what helps.
+"""The extension of ``%load_ext eagerflow``: magics, and errors with the hint first.
 
-``%ef_graph f(x, w)`` gives the graph of a call, without making it; ``%%ef_profile`` at the head
-of a cell shows where its time goes.
+``%ef_graph f(x, w)`` returns the graph of a call, without running it; ``%%ef_profile`` at the top
+of a cell profiles it.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.notebook.shell import kernel_shell, show
 from eagerflow.notebook.views import html
 
-_ARGUMENTS = "_eagerflow_arguments"  # of the call that is looked at
+_ARGUMENTS = "_eagerflow_arguments"  # of the inspected call
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add the magics to a shell of IPython's, and let it show our errors."""
+    """Register the magics in an IPython shell, and format eagerflow's errors."""
     unload_ipython_extension(shell)
     extension = shell.eagerflow = Extension(shell)
     extension.load()
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take away what ``load_ipython_extension`` has added."""
+    """Undo ``load_ipython_extension``."""
     extension = vars(shell).pop("eagerflow", None)
     if extension is not None:
         extension.unload()
 
 
 class Extension:
-    """The magics of one shell, and what was there before them."""
+    """The magics of one shell, and the handlers that they replaced."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self._before: tuple[Any, Any] = ((), None)
 
     def load(self) -> None:
-        """Add all of it."""
+        """Register the magics and handlers."""
         shell = self.shell
         self._before = shell.custom_exceptions, getattr(shell, "CustomTB", None)
         shell.register_magic_function(self.ef_graph, "line", "ef_graph")
@@ -53,7 +53,7 @@ class Extension:
             shell.set_custom_exc((EagerflowError,), self._show_error)
 
     def unload(self) -> None:
-        """Put back what was there before."""
+        """Restore the previous state."""
         shell = self.shell
         for kind, name in (("line", "ef_graph"), ("cell", "ef_profile")):
             shell.magics_manager.magics[kind].pop(name, None)
@@ -69,14 +69,14 @@ class Extension:
         return html(error, "errors", self._file_name)
 
     def _file_name(self, file: str) -> str:
-        """The name of a file, which for a cell is that of its input."""
+        """The displayed name of a file, which for a cell is that of its input."""
         found = self.shell.compile.format_code_name(file)
         return file if found is None else " ".join(found)
 
     def _show_error(
         self, shell: Any, kind: type, error: EagerflowError, trace: Any, tb_offset: Any = None
     ) -> list[str]:
-        """Show the view, and send the message alone as the error that ends the cell."""
+        """Display the view, and report only the message as the error of the cell."""
         error.with_traceback(_without_shell(trace))
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, error.__traceback__
         whole = "".join(traceback.format_exception(error))
@@ -91,7 +91,7 @@ class Extension:
     def ef_graph(self, line: str) -> Any:
         """``%ef_graph f(x, w)``: the graph of that call; TensorSpecs may stand for tensors.
 
-        Nothing is computed. ``%ef_graph thing`` gives the graph of a model that predicts, or the
+        Nothing is computed. ``%ef_graph thing`` returns the prediction graph of a model, or the
         latest one of a captured function.
         """
         written = line.strip()
@@ -118,7 +118,7 @@ class Extension:
         return ef.capture.trace(called, *args, name=getattr(f, "__name__", None))
 
     def _value(self, node: ast.expr) -> Any:
-        """What an expression of the user's is, in the names of the notebook."""
+        """Evaluate an expression in the notebook's namespace."""
         whole = ast.fix_missing_locations(ast.Expression(node))
         names = {**self.shell.user_ns, _ARGUMENTS: lambda *args, **kwargs: (args, kwargs)}
         return eval(compile(whole, "<%ef_graph>", "eval"), names)
@@ -126,7 +126,7 @@ class Extension:
     def ef_profile(self, line: str, cell: str) -> Any:
         """``%%ef_profile [NAME]``: run the cell under ``ef.profile()``, and show the profile.
 
-        NAME is what the profile is called in the notebook afterwards.
+        The profile is assigned to NAME in the notebook.
         """
         name = line.strip()
         if name and not name.isidentifier():
@@ -136,7 +136,7 @@ class Extension:
         shell = self.shell
         tree = ast.increment_lineno(shell.compile.ast_parse(shell.transform_cell(cell)))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        # The cell's own name, by which tracebacks and the profile find its lines.
+        # The cell's own file name, by which tracebacks and the profile find its lines.
         written = f"%%ef_profile{f' {line}' if line else ''}\n{cell}"
         file = shell.compile.cache(written, len(shell.user_ns.get("In", ())) - 1, written)
         steps = compile(tree, file, "exec")
@@ -153,7 +153,7 @@ class Extension:
 
 
 def _graph_of(thing: Any, written: str) -> Any:
-    """The graph that a thing is, or has."""
+    """The graph of an object."""
     if hasattr(thing, "prediction_graph"):
         return thing.prediction_graph()
     if isinstance(thing, ef.capture.Function) and thing.graphs:

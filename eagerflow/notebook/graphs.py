@@ -9,11 +9,11 @@ from eagerflow.graph.picture import Picture
 from eagerflow.graph.text import text
 from eagerflow.notebook.markup import Markup, element, folded, text_block
 
-MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
+MAX_LISTED_NODES = 2_000  # of a graph, for the listing to be included
 
 
 def view(graph: Any) -> Markup:
-    """A Graph: what it takes, its picture, and its listing."""
+    """A Graph: its inputs, its picture, and its listing."""
     listing = []
     if len(graph.nodes) <= MAX_LISTED_NODES:
         listing = [folded("listing", text_block(text(graph)))]
@@ -21,6 +21,6 @@ def view(graph: Any) -> Markup:
 
 
 def drawn(graph: Any, limit: int = MAX_BOXES) -> Markup:
-    """The picture of a graph, in a part of the page that scrolls."""
+    """The picture of a graph, in a scrollable area."""
     svg = Markup(Picture(graph, limit).svg(on_page=True))
     return element("div", svg, style="overflow:auto;max-height:640px")

@@ -1,4 +1,4 @@
-"""HTML made of elements, in which every text is escaped that is not HTML already."""
+"""HTML elements, in which all text is escaped that is not HTML already."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from eagerflow.display import escape
 
-# What is written without an end: in HTML, or as the XML that SVG is.
+# Void elements of HTML; SVG is XML and closes all.
 _EMPTY = frozenset(("br", "circle", "img", "line", "path", "polygon", "polyline", "rect"))
 
 BLUE, ORANGE, MAGENTA = "#3b82f6", "#ea580c", "#d6249f"
 """Hues with a contrast of 3 or more to white and to black."""
 
 FAINT = "opacity:.75"
-# Said of each element, as pages of notebooks have rules of their own for them.
+# Set on each element, since notebook pages have rules of their own for them.
 MONOSPACE = "font-family:monospace;white-space:pre;text-align:left"
 _TABLE = "border-collapse:collapse;margin:.4em 0"
 _CELL = "padding:.1em .7em .1em 0;vertical-align:top;"
 
 
 class Markup(str):
-    """Text that is HTML already; all other text is escaped where it becomes a part of some.
+    """Text that is HTML already; other text is escaped when it becomes a part of an element.
 
     >>> element("b", "1 < 2", element("i", "so"), title='"')
     '<b title="&quot;">1 &lt; 2<i>so</i></b>'
@@ -42,17 +42,17 @@ def element(name: str, *content: str, **attributes: object) -> Markup:
 
 
 def joined(parts: Iterable[str]) -> Markup:
-    """Texts and HTML one after the other."""
+    """The concatenation of texts and HTML."""
     return Markup("".join(p if isinstance(p, Markup) else escape(p) for p in parts))
 
 
 def folded(title: str, *content: str) -> Markup:
-    """What is shown when its title is clicked on."""
+    """Content that is shown when its title is clicked."""
     return element("details", element("summary", title, style="cursor:pointer"), *content)
 
 
 def text_block(text: str, limit: int = 200_000) -> Markup:
-    """Lines as they are, and no more letters of them than ``limit``."""
+    """Preformatted text, truncated to ``limit`` characters."""
     shown = text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} letters more"
     return element("pre", shown, style=f"{MONOSPACE};overflow:auto;max-height:480px")
 
@@ -76,7 +76,7 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]], alignments: str) -
 
 
 def picture(width: float, height: float, title: str, *content: str) -> Markup:
-    """An SVG of so many pixels, which shrinks with the page."""
+    """An SVG of this size in pixels, which shrinks with the page."""
     return element(
         "svg",
         element("title", title),

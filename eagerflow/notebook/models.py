@@ -12,7 +12,7 @@ MAX_ROWS = 200
 
 
 def view(model: Any) -> Markup:
-    """A Model: layers, shapes and parameters, and the graph of layers where there is one."""
+    """A Model: layers, shapes and parameters, and the graph of layers if it has one."""
     rows = layer_rows(model)
     shown = [(element("span", name, style="white-space:pre"), *rest) for name, *rest in rows]
     layers = table(("Layer", "Output shape", "Parameters"), shown[:MAX_ROWS], "<<>")

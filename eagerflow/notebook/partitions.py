@@ -1,4 +1,4 @@
-"""Partitions in a notebook: what ran when on which device, the costs, and where each node is."""
+"""Partitions in a notebook: a timeline of devices, the costs, and the placement of nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LETTER = 6.2  # pixels
 
 
 def view(plan: Any) -> Markup:
-    """A Partition: the timeline of its last run, where there was one, the costs, the listing."""
+    """A Partition: the timeline of its last run, if any, the costs, the listing."""
     try:
         shown = _timeline(plan.timeline())
     except SessionError:
@@ -45,7 +45,7 @@ def view(plan: Any) -> Markup:
 
 
 def _timeline(trace: dict[str, Any]) -> Markup:
-    """A Chrome trace as a picture: a row for each device, boxes for pieces, lines for what is sent.
+    """A Chrome trace as a picture: a row for each device, boxes for pieces, lines for transfers.
 
     Of more than ``MAX_BOXES`` boxes the longest are drawn.
     """
@@ -92,7 +92,7 @@ def _box(event: dict[str, Any], row: int, scale: float) -> list[Markup]:
 
 
 def _arrows(events: list[dict[str, Any]], rows: dict[int, int], scale: float) -> list[Markup]:
-    """Lines from where values are sent to where they are received."""
+    """Lines from the sender to the receiver of each value."""
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = [e for e in events if e["ph"] == "f" and e["id"] in starts]
     found = []
@@ -115,7 +115,7 @@ def _arrows(events: list[dict[str, Any]], rows: dict[int, int], scale: float) ->
 
 
 def _cut(words: str, width: float) -> str:
-    """As much of a text as there is room for; nothing where that is next to nothing."""
+    """Truncate a text to a width; empty if next to nothing would remain."""
     letters = int((width - 6) / _LETTER)
     if len(words) <= letters:
         return words

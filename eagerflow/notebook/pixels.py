@@ -11,8 +11,8 @@ import numpy as np
 
 from eagerflow.notebook.markup import BLUE, MAGENTA, ORANGE, Markup, element
 
-SMALL, LARGE = 128, 256  # pixels on the page: of the longer side
-_SMALLEST, _LARGEST_CELL = 20, 12  # likewise: of a side, and of a number
+SMALL, LARGE = 128, 256  # pixels of the longer side on the page
+_SMALLEST, _LARGEST_CELL = 20, 12  # pixels of a side at least, and of a number at most
 
 
 def _rgb(colour: str) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ _POSITIVE, _NEGATIVE, _NOT_FINITE = map(_rgb, (ORANGE, BLUE, MAGENTA))
 
 
 class Heat(NamedTuple):
-    """Colours of numbers, uint8 of shape (rows, columns, 4), and what they mean."""
+    """Colours of numbers, uint8 of shape (rows, columns, 4), and their legend."""
 
     colours: Any
     legend: str
@@ -32,8 +32,8 @@ class Heat(NamedTuple):
 def heat(values: Any) -> Heat:
     """Colours for real numbers or magnitudes of complex ones, of shape (rows, columns).
 
-    The hue is that of the sign, and the larger a number, the less of the page shines through.
-    What is not finite has a hue of its own.
+    The hue shows the sign, the opacity the magnitude. Numbers that are not finite have a hue of
+    their own.
     """
     numbers = np.abs(values) if values.dtype.kind == "c" else values
     numbers = np.asarray(numbers, np.float64)
@@ -42,7 +42,7 @@ def heat(values: Any) -> Heat:
     low, high = (some.min(), some.max()) if some.size else (0.0, 0.0)
     largest = max(abs(low), abs(high))
     least = min(abs(low), abs(high)) if low * high > 0 else 0.0
-    # Numbers far from zero that differ little would all look the same.
+    # Numbers with a large offset and small differences would all look the same.
     start = least if least > largest / 2 and least < largest else 0.0
     size = np.zeros_like(numbers)
     if largest > start:
@@ -61,7 +61,7 @@ def heat(values: Any) -> Heat:
 def photograph(values: Any) -> Any:
     """Colours of an image of shape (rows, columns, channels) with 1, 3 or 4 channels.
 
-    Bytes and floats from 0 to 1 are taken as they are, other numbers from the least to the most.
+    Bytes and floats from 0 to 1 are used as they are, other numbers are scaled to their range.
     """
     numbers = np.asarray(values, np.float64)
     finite = np.isfinite(numbers)
@@ -72,7 +72,7 @@ def photograph(values: Any) -> Any:
         low, high = (some.min(), some.max()) if some.size else (0.0, 1.0)
         if low >= 0 and high <= 1:
             low, high = 0.0, 1.0
-    half = high / 2 - low / 2 or 1.0  # the largest numbers have no difference
+    half = high / 2 - low / 2 or 1.0  # differences of large floats overflow
     scaled = np.where(finite, (numbers / 2 - low / 2) / half, 0.0)
     channels = numbers.shape[-1]
     colours = np.full((*numbers.shape[:2], 4), 255, np.uint8)
@@ -99,7 +99,7 @@ def png(colours: Any) -> bytes:
 
 
 def image(colours: Any, alt: str, largest: int = LARGE) -> Markup:
-    """Colours as a picture in the page, with a text for readers without it."""
+    """Colours as an inline picture, with a text alternative."""
     height, width, _ = colours.shape
     cell = min(_LARGEST_CELL, max(1, largest // max(width, height)))
     sides = [max(n * cell, _SMALLEST) for n in (width, height)]

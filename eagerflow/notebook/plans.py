@@ -1,4 +1,4 @@
-"""Plans in a notebook: what they are made of, and their programs."""
+"""Plans in a notebook: their parts and their programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eagerflow.notebook.markup import Markup, element, folded, table, text_block
 
 
 def view(plan: Any) -> Markup:
-    """A Plan: steps, kernels and memory; its program, and what computes its products."""
+    """A Plan: steps, kernels and memory; its program, and the libraries of its matrix products."""
     kernels = plan.kernels
     rows = [
         ("nodes of the graph", f"{len(plan.graph.nodes):,}"),

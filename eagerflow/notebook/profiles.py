@@ -1,4 +1,4 @@
-"""Profiles in a notebook: the table of where the time went, and the same by op."""
+"""Profiles in a notebook: the table of times, and a table by op."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_ROWS = 100
 
 
 def view(profile: Any) -> Markup:
-    """A Profile: its table, and rows by op, folded; while it is open, that it is."""
+    """A Profile: its table, and folded rows by op; only a note while it is open."""
     head = element("code", repr(profile))
     if profile.is_open or not profile.begin:
         return element("div", head)

@@ -1,4 +1,4 @@
-"""The shell of IPython's that this process may be the kernel of, and what is shown in its cells."""
+"""The IPython shell of this process if it is a notebook kernel, and display in its cells."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def kernel_shell() -> Any:
 
 
 def show(thing: Any, **options: Any) -> Any:
-    """Show something below the cell that runs; ``options`` are those of IPython's ``display``."""
+    """Display an object below the running cell; ``options`` are those of IPython's ``display``."""
     module = extras.load("IPython.display", "tutorials", "showing something in a notebook")
     return module.display(thing, **options)

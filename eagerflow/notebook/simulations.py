@@ -1,4 +1,4 @@
-"""Simulations of clusters in a notebook: the table, and all numbers of the last row below it."""
+"""Simulations of clusters in a notebook: the table, and the details of its last row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eagerflow.notebook.markup import Markup, element, folded, table, text_block
 
 
 def view(simulation: Any) -> Markup:
-    """A Simulation: numbers of machines with their steps, the whole as text folded."""
+    """A Simulation: numbers of machines with their steps, and the full text folded."""
     head, rows = simulation.table()
     aligned = ">" * (len(head) - 1) + "<"
     title = f"simulation of {simulation.name}: {simulation.method}"

@@ -1,7 +1,7 @@
-"""Tensors and Variables in a notebook: what they hold, a picture of it, and the numbers.
+"""Tensors and Variables in a notebook: a summary, a picture, and the numbers.
 
-However large a tensor is, it is looked at for some milliseconds: at its first elements, and at
-some of the others, evenly apart.
+The time is bounded by some milliseconds, however large a tensor is: the first elements are
+inspected, and a sample of the rest at even distances.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from eagerflow.display import is_known, known_values, summary, text
 from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
 from eagerflow.notebook.pixels import LARGE, SMALL, heat, image, photograph
 
-MOST_ELEMENTS = 2**22  # that are looked at
-MOST_PLACES = 3  # of numbers that are not finite
-_SIDE, _STRIP = 96, 256  # numbers in a picture: along a side, and in a row of its own
+MOST_ELEMENTS = 2**22  # that are inspected
+MOST_PLACES = 3  # positions shown of non-finite numbers
+_SIDE, _STRIP = 96, 256  # numbers in a picture: along a side, and in a single row
 _IMAGES = 8
-_ENDS = 4  # rows, columns and tables shown of each end
+_ENDS = 4  # rows, columns and tables shown at each end
 
 
 def view(tensor: Any) -> Markup:
-    """A Tensor or Variable: what it is, what its numbers are like, and some of them."""
+    """A Tensor or Variable: its type, statistics of its numbers, and some of them."""
     title = summary(tensor)
     if getattr(tensor, "name", None):
         title = f"{tensor.name}: {title}"
@@ -39,11 +39,11 @@ def view(tensor: Any) -> Markup:
     return element("div", *parts)
 
 
-# What the numbers are like -----------------------------------------------------------------------
+# Statistics --------------------------------------------------------------------------------------
 
 
 def _head(tensor: Any, shape: Sequence[int]) -> Any:
-    """The first elements, in the order of their indices, as a block with all axes."""
+    """The first elements in index order, as a block with all axes."""
     part: list[Any] = []
     for axis, size in enumerate(shape):
         rest = prod(shape[axis + 1 :])
@@ -55,7 +55,7 @@ def _head(tensor: Any, shape: Sequence[int]) -> Any:
 
 
 def _facts(tensor: Any, shape: Sequence[int]) -> Iterator[Markup]:
-    """Lines about the numbers; first of all where they are not finite."""
+    """Lines about the numbers, beginning with non-finite ones."""
     block = _head(tensor, shape)
     among = f"of the first {block.size:,} elements: " if block.size < prod(shape) else ""
     finite = None
@@ -73,7 +73,7 @@ def _facts(tensor: Any, shape: Sequence[int]) -> Iterator[Markup]:
 
 
 def _wrong(block: Any) -> Iterator[str]:
-    """How many elements are not finite, and where the first ones are."""
+    """The number of non-finite elements, and the positions of the first ones."""
     kinds = [("NaN", np.isnan(block))]
     if block.dtype.kind == "c":
         kinds.append(("infinite", np.isinf(block) & ~kinds[0][1]))
@@ -89,7 +89,7 @@ def _wrong(block: Any) -> Iterator[str]:
 
 
 def _range(numbers: Any) -> str:
-    """What elements of any dtype, all finite, are like in a few words."""
+    """A short description of finite elements of any dtype."""
     if not numbers.size:
         return ""
     if numbers.dtype == bool:
@@ -107,7 +107,7 @@ def _range(numbers: Any) -> str:
 
 
 def _pictures(tensor: Any, shape: Sequence[int]) -> Iterator[Markup]:
-    """Pictures of what is more than a few numbers, where its shape is that of one."""
+    """Pictures of tensors that have more than a few numbers and a suitable shape."""
     is_photograph = (
         len(shape) in (3, 4)
         and shape[-1] in (1, 3, 4)
@@ -128,7 +128,7 @@ def _pictures(tensor: Any, shape: Sequence[int]) -> Iterator[Markup]:
 
 
 def _every(count: int, most: int) -> slice:
-    """Elements evenly apart, ``most`` of them at most."""
+    """At most ``most`` elements at even distances."""
     return slice(None, None, -(-count // most))
 
 
@@ -166,7 +166,7 @@ def _under(words: str) -> Markup:
 
 
 def _numbers(tensor: Any, shape: Sequence[int]) -> Iterator[Markup]:
-    """Tables of the numbers, of which the middle may be left out; many of them are folded."""
+    """Tables of the numbers, possibly without the middle; folded if large."""
     if len(shape) < 3:
         yield _table(tensor, shape)
     elif len(shape) == 3:
@@ -198,7 +198,7 @@ def _cell(text: str) -> Markup:
 
 
 def _ends(tensor: Any, shape: Sequence[int], place: tuple[int, ...]) -> Any:
-    """The elements at both ends of each axis, or all where there are few."""
+    """The elements at both ends of each axis, or all if there are few."""
     few = 2 * _ENDS
     parts = [[slice(None)] if n <= few else [slice(_ENDS), slice(n - _ENDS, n)] for n in shape]
     blocks = [known_values(tensor, (*place, *part) or ...) for part in product(*parts)]
@@ -212,7 +212,7 @@ def _ends(tensor: Any, shape: Sequence[int], place: tuple[int, ...]) -> Any:
 
 
 def _aligned(grid: Any) -> list[str]:
-    """All numbers in one format, padded, so that the decimal points stand below each other."""
+    """All numbers in one format, padded to align the decimal points."""
     words = np.array2string(
         grid.ravel(), separator="\n", precision=4, threshold=grid.size + 1, max_line_width=1
     )
@@ -222,7 +222,7 @@ def _aligned(grid: Any) -> list[str]:
 
 
 def _shown(count: int, limit: int = 2 * _ENDS) -> list[int | None]:
-    """The positions to show: all, or both ends with None for what is left out."""
+    """The positions to show: all, or both ends with None for the rest."""
     if count <= limit:
         return list(range(count))
     half = limit // 2

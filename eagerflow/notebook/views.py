@@ -1,4 +1,4 @@
-"""The way from a thing to its view, which never fails."""
+"""Dispatch from an object to its view, which never fails."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from eagerflow.notebook.markup import element
 
 
 def html(thing: Any, kind: str, *more: Any) -> str:
-    """The view of a thing by the module of that name; where that fails, its ``repr`` and why.
+    """The view of an object by the module ``kind``; on failure, its ``repr`` and the reason.
 
-    ``more`` is what that module's ``view`` takes beside it.
+    ``more`` are further arguments of that module's ``view``.
 
     >>> html(ef.tensor(True), "tensors")[:33]
     '<div><code>bool() on cpu:0</code>'
@@ -21,7 +21,7 @@ def html(thing: Any, kind: str, *more: Any) -> str:
     try:
         shown: str = importlib.import_module(f"eagerflow.notebook.{kind}").view(thing, *more)
         return shown
-    except Exception as error:  # a notebook would show a traceback in place of the thing
+    except Exception as error:  # a notebook would show a traceback in place of the object
         reason = f"no view: {type(error).__name__}: {error}"
     try:
         words = repr(thing)

@@ -1,1 +1,1 @@
-"""ONNX files: models of other frameworks as graphs, and graphs as models."""
+"""ONNX files: import of models as graphs, and export of graphs as models."""

@@ -1,4 +1,4 @@
-"""What reading and writing share: the package ``onnx``, and the producer of a model."""
+"""Shared by import and export: the package ``onnx``, and the producer name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from eagerflow.extras import load
 
 PRODUCER = "eagerflow"
-"""The name in models that eagerflow has written."""
+"""The producer name in exported models."""
 
 
 def onnx_package() -> Any:
-    """The package ``onnx``; MissingExtraError with the pip line where it is not installed."""
+    """The package ``onnx``; MissingExtraError with the pip line if it is not installed."""
     return load("onnx", "onnx", "ONNX")

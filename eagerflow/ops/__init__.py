@@ -1,4 +1,4 @@
-"""The ops, by subject. A module's ``__all__`` is what users see of it as ``ef.<name>``."""
+"""The ops, by subject. A module's ``__all__`` is public as ``ef.<name>``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = sorted(
     }
 )
 
-# These are loaded when one of their names is asked for: see late.py.
+# These are imported when one of their names is first accessed: see late.py.
 if TYPE_CHECKING:
     from eagerflow.ops.creation.bits import *
     from eagerflow.ops.elementwise.binary_parts import *

@@ -1,9 +1,8 @@
-"""What an op's attributes may be: said by the type hints in its signature, checked where it counts.
+"""Validation of ops' attributes by the type hints in their signatures.
 
-Calls by a user are checked by the ops as they run. Graphs come from files and from passes too:
-``unfit`` finds an attribute that is not what the hint says. The names below stand in hints for
-what Python's own types do not say. An attribute whose hint is not known here may be anything that
-is plain.
+Users' calls are checked by the ops as they run. Graphs also come from files and passes: ``unfit``
+finds an attribute that does not match its hint. The names below are hints for constraints beyond
+Python's types. An attribute with an unknown hint may be any plain value.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _of(*types: type) -> Test:
 
 
 def tuple_of(of: Test) -> Test:
-    """The test of a tuple whose parts pass another one."""
+    """The test of a tuple whose elements pass another test."""
     return lambda x: type(x) is tuple and all(of(part) for part in x)
 
 
@@ -94,7 +93,7 @@ _TENSORS = ("array", "mask")
 
 
 def _place(x: Any) -> bool:
-    """What may stand in an index; ``"array"`` and ``"mask"`` are the places of tensors."""
+    """The elements of an index; ``"array"`` and ``"mask"`` are the places of tensors."""
     return _size(x) or _slice(x) or _truth(x) or x is None or x is Ellipsis or x in _TENSORS
 
 
@@ -121,12 +120,12 @@ HINTS: dict[str, tuple[Test, str]] = {
     "Sizes": (_any(_none, _sizes), "a size, a tuple of sizes or None"),
     "Widths": (_widths, "a size, sizes, or pairs of sizes"),
 }
-"""For each hint: the test of a value, and what it asks for. Modules add those of their own."""
+"""For each hint: the test of a value, and its description. Modules add their own."""
 _CHOICES = re.compile(r"Literal\[(.*)\]")
 
 
 def _parsed(hint: str) -> tuple[Test, str] | None:
-    """The test for a type hint, and what it asks for in words; None where it is not known."""
+    """The test for a type hint, and its description; None for unknown hints."""
     found = HINTS.get(hint)
     if found is not None:
         return found
@@ -142,14 +141,14 @@ def _parsed(hint: str) -> tuple[Test, str] | None:
 
 @lru_cache(maxsize=1024)
 def _tests(op: Op) -> dict[str, tuple[Test, str]]:
-    """For each attribute of an op whose hint is known: its test, and what it asks for."""
+    """For each attribute of an op with a known hint: its test, and its description."""
     hints = op.kernel.__annotations__
     found = {name: _parsed(str(hints.get(name, ""))) for name in op.attributes}
     return {name: test for name, test in found.items() if test is not None}
 
 
 def is_stated(op: Op, name: str) -> bool:
-    """Whether an op says what an attribute may be.
+    """Whether an op has a type hint for an attribute.
 
     >>> from eagerflow.ops.attributes import is_stated
     >>> is_stated(ef.sum.op, "axis")
@@ -159,7 +158,7 @@ def is_stated(op: Op, name: str) -> bool:
 
 
 def unfit(op: Op, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first of an op's attributes that is not what its hint says, and what it has to be.
+    """The first of an op's attributes that does not match its hint, and the expected values.
 
     >>> from eagerflow.ops.attributes import unfit
     >>> unfit(ef.sum.op, {"axis": "0", "dtype": None, "keepdims": False})

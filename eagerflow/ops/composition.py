@@ -5,8 +5,8 @@
         \"\"\"...\"\"\"
         return where(isnan(x), nan, x)
 
-A tape, a trace and vmap see the ops that such a function calls. What is no op needs no kernel, no
-rule and no file format; the contract tests check values, gradients, batches and graphs as those
+A tape, a trace and vmap see the ops that such a function calls. Composed functions need no kernel,
+no rules and no file format; the contract tests check values, gradients, batches and graphs as those
 of ops (``tests/contract/test_compositions.py``).
 """
 
@@ -74,11 +74,11 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (_is_whole, "an integer"),
     "str": (_is_text, "a text"),
 }
-"""What an attribute may be, by its type hint; functions look themselves at what has no hint."""
+"""The allowed values of an attribute, by its type hint; attributes without one are unchecked."""
 
 
 def _asked(hint: Any) -> tuple[Callable[[Any], bool], str] | None:
-    """The test for a type hint, and its words; None where everything may come."""
+    """The test for a type hint, and its description; None if any value is allowed."""
     kind, _, rest = str(hint).partition(" | ")
     found = _KINDS.get(kind)
     if found is None or rest not in ("", "None"):
@@ -88,13 +88,12 @@ def _asked(hint: Any) -> tuple[Callable[[Any], bool], str] | None:
 
 
 class Composition(Record):
-    """A public function over ops, and what its tests need to know of it.
+    """A public function over ops, with the facts that its tests need.
 
-    ``data`` names its arguments that are tensors, ``attributes`` the others.
-    ``gradient`` is Missing where none passes, ``small`` where 16-bit floats are not taken,
-    ``whole`` is True where the first argument is one of integers, whatever ``dtypes`` the others
-    have; ``sizes`` is Missing where sizes have to be known while it is traced, ``batch``
-    where vmap cannot pass.
+    ``data`` names its arguments that are tensors, ``attributes`` all others. ``gradient`` is
+    Missing if none passes, ``small`` if 16-bit floats are not supported, ``whole`` is True if the
+    first argument has integers, regardless of ``dtypes`` of the rest; ``sizes`` is Missing if sizes
+    have to be known during tracing, ``batch`` where vmap cannot pass.
     """
 
     name: str
@@ -136,7 +135,7 @@ class Composition(Record):
         return _tensors(whole[:count]), dict(zip(self.attributes, whole[count:], strict=True))
 
     def check(self, named: dict[str, Any]) -> None:
-        """Raise ArgumentError where an attribute is not what its type hint says."""
+        """Raise ArgumentError if an attribute does not match its type hint."""
         for name, value in named.items():
             if name in self.asked:
                 test, words = self.asked[name]
@@ -161,11 +160,11 @@ class Composition(Record):
 
 
 compositions: list[Composition] = []
-"""All composed functions whose modules are loaded."""
+"""All composed functions in imported modules."""
 
 
 def _tensors(data: list[Any]) -> tuple[Any, ...]:
-    """What is given as tensors; what is left out stays None."""
+    """The tensor arguments; omitted ones stay None."""
     found = iter(as_operands(*(x for x in data if x is not None)))
     return tuple(None if x is None else next(found) for x in data)
 
@@ -173,11 +172,11 @@ def _tensors(data: list[Any]) -> tuple[Any, ...]:
 def composed(
     *, tensors: int | None = None, method: bool = False, **facts: Any
 ) -> Callable[[Rule], Any]:
-    """The decorator that makes a function over ops public, with its facts.
+    """Decorator that makes a function over ops public, with its facts.
 
     The first ``tensors`` arguments, or else those in front of the function's "/", become tensors;
-    numbers among them join the dtype of the first that is none. Errors of the ops inside tell the
-    function's name and its arguments, and so do those that Python or NumPy raise of an argument.
+    numbers among them take the dtype of the first tensor. Errors of inner ops report the function's
+    name and its arguments, and so do errors of Python or NumPy about an argument.
     """
 
     def decorate(function: Rule) -> Any:
@@ -206,7 +205,7 @@ def composed(
         def floats_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
             """Integers given to a function of real numbers are computed in float32, as by ops.
 
-            Small ones would wrap on the way: of uint8, 3 - 4 is 255.
+            Small dtypes would wrap in between: in uint8, 3 - 4 is 255.
             """
             first = args[0] if args else None
             if type(first) is not Tensor or first.dtype not in integers:

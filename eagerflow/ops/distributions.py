@@ -1,8 +1,8 @@
-"""Distributions beside the plain ones: methods of ``Generator``, and functions of ``ef.random``.
+"""Further distributions: methods of ``Generator``, and functions of ``ef.random``.
 
-They are loaded when one of them is asked for. Each call uses one draw of the generator. Gradients
-pass to the parameters where the theory gives them: by location and scale, by formulas that are
-smooth in them, or at fixed probability (implicit reparametrisation) to gamma and von Mises numbers.
+They are imported on first use. Each call uses one draw of the generator. Gradients pass to the
+parameters if the theory provides them: by location and scale, by formulas that are smooth in them,
+or at fixed probability (implicit reparametrisation) to gamma and von Mises numbers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _moved_to(state: Tensor, like: Tensor) -> Tensor:
 
 
 def _float(dtype: Any, *parameters: Any) -> Any:
-    """The dtype of the numbers: that asked for, or the widest of tensors among the parameters."""
+    """The dtype of the numbers: the requested one, or the widest of tensor parameters."""
     if dtype is None:
         tensors = [x for x in parameters if number_type(x) is None]
         found = [t.dtype for t in (as_tensor(x) for x in tensors) if t.dtype in FLOATS]
@@ -79,13 +79,13 @@ def _float(dtype: Any, *parameters: Any) -> Any:
 
 
 def _open(state: Tensor, shape: Any, device: Any = None) -> Any:
-    """Uniform float64 numbers between 0 and 1, neither of which is reached."""
+    """Uniform float64 numbers strictly between 0 and 1."""
     u = draws.random_uniform(state, shape, "float64", device)
     return (floor(u * 2.0**52) + 0.5) * 2.0**-52
 
 
 def _of_shape(numbers: Tensor, shape: Any, argument: str, dtype: Any) -> Tensor:
-    """Numbers as of a dtype, if parameters have not made more of them than were asked for."""
+    """Numbers cast to a dtype, unless parameters have enlarged the requested shape."""
     if numbers.shape != shape:
         raise ShapeError(
             "the value does not broadcast to the shape to draw",
@@ -138,7 +138,7 @@ class Distributions:
         """Numbers of the chi-square distribution with ``df`` degrees of freedom.
 
         ``df`` is a number or a tensor that broadcasts to ``shape`` (default: the shape of df);
-        gradients pass to it. Raises what ``gamma`` raises.
+        gradients pass to it. Raises the errors of ``gamma``.
 
         >>> ef.random.Generator(0).chi_square(4.0, (2,)).shape
         (2,)
@@ -179,7 +179,7 @@ class Distributions:
         """Numbers of the beta distribution, from 0 to 1.
 
         ``alpha`` and ``beta`` are positive numbers or tensors that broadcast to ``shape``
-        (default: the shape of both), and gradients pass to them. Raises what ``gamma`` raises.
+        (default: the shape of both), and gradients pass to them. Raises the errors of ``gamma``.
 
         >>> x = ef.random.Generator(0).beta(2.0, ef.tensor([3.0, 1.0]))
         >>> bool(((x > 0) & (x < 1)).all())
@@ -201,7 +201,7 @@ class Distributions:
 
         ``alpha`` is a tensor of positive numbers, shape (..., k), whose leading axes broadcast to
         ``shape`` (default: their own); the result has shape (*shape, k). Gradients pass to
-        ``alpha``. Raises ShapeError where it has no axis, and what ``gamma`` raises.
+        ``alpha``. Raises ShapeError where it has no axis, and the errors of ``gamma``.
 
         >>> float(ef.random.Generator(0).dirichlet([1.0, 2.0, 3.0], dtype="float64").sum())
         1.0
@@ -230,7 +230,7 @@ class Distributions:
         dtype: Any = None,
         device: Any = None,
     ) -> Tensor:
-        """Numbers of the Gumbel distribution, of which the largest of many numbers are.
+        """Numbers of the Gumbel distribution, the limit of maxima of many numbers.
 
         ``loc`` and ``scale`` are numbers, or tensors that broadcast to ``shape``, and gradients
         pass to them. Raises ShapeError or DTypeError.
@@ -390,7 +390,7 @@ class Distributions:
         dtype: Any = "int64",
         device: Any = None,
     ) -> Tensor:
-        """How often each of several outcomes is drawn in ``count`` trials.
+        """The number of occurrences of each of several outcomes in ``count`` trials.
 
         ``probabilities`` is a tensor of shape (..., k), of numbers of at least 0 in proportion to
         which outcomes are drawn; ``count`` and its leading axes broadcast to ``shape`` (default:
@@ -439,8 +439,8 @@ class Distributions:
         """Numbers of trials up to the first success, each of which has the probability ``p``.
 
         ``p`` is a number from above 0 to 1 or a tensor that broadcasts to ``shape`` (default: the
-        shape of p). No gradient passes. Raises ShapeError, DTypeError, or ArgumentError for a
-        number that is no such probability.
+        shape of p). No gradient passes. Raises ShapeError, DTypeError, or ArgumentError for an
+        invalid probability.
 
         >>> ef.random.Generator(0).geometric(1.0, (3,))
         Tensor([1, 1, 1], int64, cpu:0)

@@ -1,12 +1,12 @@
-"""Families: decorators that make a function an op and supply the facts that its kind shares.
+"""Families: decorators that make a function an op with the facts common to its kind.
 
     @ufunc(partials=(lambda y, x: cos(x),), saves="x", ...)
     def sin(xp, x, /):
         \"\"\"Sine of each element, in radians. ...\"\"\"
         return xp.sin(x)
 
-A fact given to the decorator replaces the family's; ``Missing("reason")`` says that there is
-none. Rules use public ops and Tensor methods, so they work on whatever flows through ops.
+A fact given to the decorator replaces the family's; ``Missing("reason")`` declares that there is
+none. Rules use public ops and Tensor methods, so they work on any values of ops.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ _REFLECTED = frozenset(
 
 
 class Rows(NamedTuple):
-    """The fact ``scalar`` of an op along axes: the body of a region whose rows lie along "n".
+    """The fact ``scalar`` of an op along axes: the body of a region with rows along "n".
 
-    ``body(s, *values, **attributes)`` gets the op's attributes but for axis and keepdims, and
-    None for arguments left out. ``along`` says of each argument, and ``gives`` of each result,
-    along which axes of the first argument it lies: "mn" for all, "n" for those of the op's
-    ``axis``, "m" for the others. ``columns`` says that all that the body reduces is a result,
-    so that it may be reduced along the first axes as well, row after row.
+    ``body(s, *values, **attributes)`` gets the op's attributes except axis and keepdims, and None
+    for omitted arguments. ``along`` has for each argument, and ``gives`` for each result, its axes
+    among those of the first argument: "mn" for all, "n" for those of the op's ``axis``, "m" for the
+    rest. ``columns`` means that all reductions of the body are results, so that leading axes can be
+    reduced as well, row after row.
     """
 
     body: Callable[..., Any]
@@ -158,7 +158,7 @@ def _attach_operator(op: Op, name: str) -> None:
 
 
 def _comparison(call: Call) -> Call:
-    # x == None and x == "a" are questions of identity, as everywhere in Python.
+    # x == None and x == "a" are identity comparisons, as everywhere in Python.
     def compare(self: Any, other: Any, /) -> Any:
         if other is None or isinstance(other, str | bytes):
             return NotImplemented
@@ -179,9 +179,9 @@ def elements(*specs: Any, flops: int = 1, **attributes: Any) -> Cost:
 
 
 def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSample]:
-    """What an op refuses: what is no array, axes that do not exist, and its ``own`` samples.
+    """The error samples of an op: non-arrays, nonexistent axes, and its ``own`` samples.
 
-    What is not given is as in its first sample.
+    Other arguments are those of its first sample.
     """
     if not op.data or op.variadic or (op.arrange and (len(op.data) > 1 or op.required)):
         return list(own(rng))
@@ -198,9 +198,9 @@ def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSampl
 
 
 def as_operand(obj: Any, like: Tensor) -> Tensor:
-    """``obj`` as a Tensor that is to meet ``like``, on its device.
+    """``obj`` as a Tensor to be combined with ``like``, on its device.
 
-    Numbers, in lists or not, become in one step what they are to be; integers in lists stay
+    Numbers, in lists or not, are converted directly to the final dtype; integers in lists stay
     integers.
     """
     kind, dtype = number_type(obj), None
@@ -212,7 +212,7 @@ def as_operand(obj: Any, like: Tensor) -> Tensor:
 
 
 def as_operands(*items: Any) -> list[Tensor]:
-    """What is to meet as Tensors; numbers join the first that is none, as in ``as_operand``."""
+    """Operands as Tensors; numbers take the dtype of the first tensor, as in ``as_operand``."""
     found = [None if number_type(x) is not None else as_tensor(x) for x in items]
     like = next((x for x in found if x is not None), None)
     return [
@@ -222,7 +222,7 @@ def as_operands(*items: Any) -> list[Tensor]:
 
 
 def shapes_of(specs: Any) -> list[Any]:
-    """The shapes of all arguments; a Python scalar has none."""
+    """The shapes of all arguments; None for Python scalars."""
     return [s.shape if isinstance(s, TensorSpec) else () for s in specs if s is not None]
 
 
@@ -239,7 +239,7 @@ def result_dtype(rule: Any, dtype: Any) -> Any:
 
 
 def batch_first(args: Any, batched: Any, size: Any) -> list[Any]:
-    """All arguments with the batch axis in front; those left out stay None."""
+    """All arguments with the batch axis in front; omitted ones stay None."""
     return [
         x if own or x is None else x.broadcast_to((size, *x.shape))
         for x, own in zip(args, batched, strict=True)
@@ -254,7 +254,7 @@ def _along_axis(call: Call, args: Any, batched: Any, size: Any, *, axis: int, **
 
 
 batch_along_axis = Batch(_along_axis)
-"""Of ops along ``axis`` of the first argument; None flattens all of them."""
+"""For ops along ``axis`` of the first argument; None flattens all of them."""
 
 
 batch_along_axes = Batch(
@@ -262,10 +262,10 @@ batch_along_axes = Batch(
         args[0], axis=tuple(i + 1 for i in reduced_axes(axis, args[0].ndim - 1)), **more
     )
 )
-"""Of ops along one or more axes of one argument; None stands for all of them."""
+"""For ops along one or more axes of one argument; None means all axes."""
 
 stacked = Batch(lambda call, args, batched, size, **attributes: call(*args, **attributes))
-"""Of ops on each element or each matrix of one argument, to which the batch is one more axis."""
+"""For elementwise ops, or ops on matrices, of one argument, with the batch as one more axis."""
 
 
 def split_others(x: TensorSpec, *more: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
@@ -275,9 +275,9 @@ def split_others(x: TensorSpec, *more: Any, axis: Any = -1, **attributes: Any) -
 
 
 def numpy_kernel(function: Call, on_complex: Call | None = None) -> dict[str, Any]:
-    """The facts of an op whose kernel on NumPy's arrays is ``function(x, **attributes)``.
+    """The facts of an op with the kernel ``function(x, **attributes)`` on NumPy arrays.
 
-    ``on_complex(xp, x, **attributes)`` takes its place where numbers are complex.
+    ``on_complex(xp, x, **attributes)`` replaces it for complex numbers.
     """
     overrides: dict[str, Call] = {"numpy": lambda xp, x, **attributes: function(x, **attributes)}
     if on_complex is not None:
@@ -300,7 +300,7 @@ def elementwise(
 ) -> Callable[[Call], Call]:
     """An op on each element of arguments that broadcast.
 
-    ``result`` is the rule of ``result_dtype``, applied to the first one that is no number.
+    ``result`` is the rule of ``result_dtype``, applied to the first argument that is a tensor.
     ``scalar`` defaults to the scalar instruction of the op's name, ``reference`` to Python's
     function for its ``operator`` or else of its name, ``samples`` to values from -2 to 2.
     """
@@ -336,7 +336,7 @@ def elementwise(
 
 
 def ufunc(**facts: Any) -> Callable[[Call], Call]:
-    """An element-wise op that is the library's function of the same name, which is called directly.
+    """An elementwise op that is the library's function of the same name, which is called directly.
 
     The body serves libraries that lack it.
     """
@@ -348,11 +348,11 @@ def ufunc(**facts: Any) -> Callable[[Call], Call]:
 
 
 def pointwise(*, on_complex: Call | None = None, **facts: Any) -> Callable[[Call], Call]:
-    """An element-wise op whose kernel is its formula, ``(s, x, /, **attributes)``.
+    """An elementwise op defined by its formula, ``(s, x, /, **attributes)``.
 
-    ``s`` has the scalar instructions (``codegen/instructions.py``). What computes on arrays of
-    NumPy and CuPy, in place and in tiles, as machine code and in regions, follows from it.
-    ``on_complex(xp, x, **attributes)`` takes its place where numbers are complex.
+    ``s`` has the scalar instructions (``codegen/instructions.py``). Kernels for NumPy and CuPy, in
+    place and tiled, machine code and regions are derived from it. ``on_complex(xp, x,
+    **attributes)`` replaces it for complex numbers.
     """
 
     def decorate(body: Call) -> Call:
@@ -453,9 +453,9 @@ def reduction(
 ) -> Callable[[Call], Call]:
     """An op that reduces ``axis`` (an integer, a tuple, or None for all axes).
 
-    ``combine`` names the op that joins the results of parts, if there is one; ``empty`` says
-    whether axes of size 0 can be reduced. The kernel's signature is
-    ``(xp, x, /, *, axis=None, keepdims=False)``, perhaps with more attributes.
+    ``combine`` names the op that combines the results of parts, if there is one; ``empty`` is
+    whether axes of size 0 can be reduced. The kernel's signature is ``(xp, x, /, *, axis=None,
+    keepdims=False)``, perhaps with more attributes.
     """
 
     def infer(x: TensorSpec, axis: Any = None, keepdims: bool = False, **more: Any) -> TensorSpec:

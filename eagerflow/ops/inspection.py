@@ -1,4 +1,4 @@
-"""Questions about dtypes and about the library itself, as the Array API standard asks them."""
+"""Inspection of dtypes and of the library itself, as in the Array API standard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _KINDS = {
 
 
 def _dtype_of(obj: Any, op: str, argument: str) -> DType:
-    """The dtype that an array has, or that a name or type stands for."""
+    """The dtype of an array, or for a name or type."""
     named = isinstance(obj, str | type | np.dtype)  # the class np.float32 has a .dtype, too
     try:
         return as_dtype(obj if named else getattr(obj, "dtype", obj))
@@ -56,11 +56,11 @@ def _dtype_of(obj: Any, op: str, argument: str) -> DType:
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype in which arrays, dtypes and Python numbers meet in an op such as ``ef.add``.
+    """The result dtype of arrays, dtypes and Python numbers in an op such as ``ef.add``.
 
     Each argument is a tensor or another array, a dtype or its name, or a number of Python's or
     NumPy's, which never widens a dtype of its own kind or a higher one. Raises ArgumentError
-    without arguments, DTypeError for anything else and for float8, which meets only itself.
+    without arguments, DTypeError for other objects and for float8, which does not promote.
 
     >>> ef.result_type(ef.float32, ef.int64), ef.result_type(ef.tensor([1, 2]), 0.5)
     (dtype('float32'), dtype('float32'))
@@ -94,7 +94,7 @@ def can_cast(from_: Any, to: Any) -> bool:
 
     ``from_`` is an array, a dtype or its name, ``to`` a dtype or its name. True if an op on
     both computes in ``to``; so integers lead to all floats, even where these round them.
-    Raises DTypeError for what is not a dtype.
+    Raises DTypeError for other objects than dtypes.
 
     >>> ef.can_cast(ef.int32, ef.int64), ef.can_cast(ef.float64, ef.float32)
     (True, False)
@@ -108,11 +108,11 @@ def can_cast(from_: Any, to: Any) -> bool:
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind.
 
-    ``dtype`` is a dtype or its name; ``kind`` is a dtype, or one of ``"bool"``,
-    ``"signed integer"``, ``"unsigned integer"``, ``"integral"``, ``"real floating"``,
-    ``"complex floating"`` and ``"numeric"``, or a tuple of these, one of which must fit.
-    bfloat16 is real floating; float8, which is for storage, is of no kind but its own. Raises
-    DTypeError for what is not a dtype, ArgumentError for another kind.
+    ``dtype`` is a dtype or its name; ``kind`` is a dtype, or one of ``"bool"``, ``"signed
+    integer"``, ``"unsigned integer"``, ``"integral"``, ``"real floating"``, ``"complex floating"``
+    and ``"numeric"``, or a tuple of these, one of which must fit. bfloat16 is real floating;
+    float8, which is for storage, is a kind of its own. Raises DTypeError for other objects,
+    ArgumentError for another kind.
 
     >>> ef.isdtype(ef.float32, "real floating"), ef.isdtype(ef.int8, ("bool", ef.int16))
     (True, False)
@@ -144,7 +144,7 @@ def _members(kind: Any) -> frozenset[DType]:
 
 
 class FloatLimits(Frozen):
-    """What a floating-point dtype can hold, in Python numbers."""
+    """The limits of a floating-point dtype, in Python numbers."""
 
     bits: int
     """Bits of a number; for complex dtypes, of its real part."""
@@ -168,7 +168,7 @@ class FloatLimits(Frozen):
 
 
 class IntegerLimits(Frozen):
-    """What an integer dtype can hold, in Python integers."""
+    """The limits of an integer dtype, in Python integers."""
 
     bits: int
     """Bits of a number."""
@@ -238,12 +238,12 @@ def iinfo(type: Any, /) -> IntegerLimits:
 
 
 class NamespaceInfo:
-    """What eagerflow can do, in the words of the Array API standard."""
+    """The capabilities of eagerflow, in terms of the Array API standard."""
 
     __slots__ = ()
 
     def capabilities(self) -> dict[str, Any]:
-        """What the standard leaves open: what indexing can do, and how many axes there are."""
+        """The optional features of indexing in the standard, and the number of axes."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -251,7 +251,7 @@ class NamespaceInfo:
         }
 
     def default_device(self) -> Device:
-        """The device on which this thread makes new tensors."""
+        """The default device of this thread for new tensors."""
         return current_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
@@ -277,7 +277,7 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807 - the standard's name
-    """What the library can do: its devices, its dtypes, and which of them are the defaults.
+    """The capabilities of the library: its devices, its dtypes, and the defaults.
 
     The result has the methods ``capabilities()``, ``default_device()``,
     ``default_dtypes(device=None)``, ``dtypes(device=None, kind=None)`` and ``devices()``. The

@@ -1,4 +1,4 @@
-"""Keywords of NumPy's functions, and habits of others: taken where they mean something here."""
+"""Keywords of NumPy's functions, and of other libraries: accepted if they have a meaning here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RENAMED = {
     "rcond": "rtol",
     "reps": "repetitions",
 }
-# Values that ask for what is done anyway.
+# Values that request the default behavior.
 _AS_IT_IS: dict[str, tuple[Any, ...]] = {
     "casting": ("same_kind",),
     "astype.casting": ("unsafe",),
@@ -40,7 +40,7 @@ _AS_IT_IS: dict[str, tuple[Any, ...]] = {
 }
 _PLAIN = (str, int, float, type(None))
 _HINTS = {
-    "casting": "ef.can_cast(x.dtype, dtype), which tells before",
+    "casting": "ef.can_cast(x.dtype, dtype) to check in advance",
     "dim": "axis=...",
     "dims": "axes=..., by position",
     "dtype": "x.astype(dtype) before, or the result's after",
@@ -58,7 +58,7 @@ _HINTS = {
 
 
 def translate(op: str, name: str, value: Any, known: Iterable[str]) -> tuple[str, Any] | None:
-    """Name and value of an argument here; None if nothing needs to be said; else KeywordError."""
+    """Name and value of an argument here; None if it has no effect; otherwise KeywordError."""
     known = tuple(known)
     own = _RENAMED.get(name)
     if own in known:
@@ -78,7 +78,7 @@ def translate(op: str, name: str, value: Any, known: Iterable[str]) -> tuple[str
 
 
 def check_same(op: str, **given: Any) -> None:
-    """KeywordError for one of NumPy's arguments that asks for something else than what is done."""
+    """KeywordError for a NumPy argument that requests an unsupported behavior."""
     for name, value in given.items():
         translate(op, name, value, ())
 

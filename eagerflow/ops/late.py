@@ -1,7 +1,7 @@
-"""Ops and functions that are loaded when one of their names is asked for.
+"""Ops and functions that are imported when one of their names is first accessed.
 
-Networks, or few programs, use them; importing them all would make every start slower. Each table
-tells the modules of ``eagerflow.ops``, and the public names that come from each.
+Only some programs use them; importing all of them would slow down every start. Each table has
+modules of ``eagerflow.ops``, and their public names.
 """
 
 from __future__ import annotations
@@ -137,11 +137,11 @@ def _by_name(table: dict[str, str]) -> dict[str, str]:
 
 
 TOP = _by_name(_TOP)
-"""Public names of ``ef``, and the modules that they come from."""
+"""Public names of ``ef``, and their modules."""
 LINALG = _by_name(_LINALG)
-"""Public names of ``ef.linalg``, and the modules that they come from."""
+"""Public names of ``ef.linalg``, and their modules."""
 RANDOM = _by_name(_RANDOM)
-"""Public names of ``ef.random``, and the modules that they come from."""
+"""Public names of ``ef.random``, and their modules."""
 
 
 def load(module: str) -> Any:

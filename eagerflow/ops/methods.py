@@ -1,7 +1,8 @@
 """Methods of Tensors and Variables that NumPy's arrays have, with NumPy's arguments.
 
 Most ops attach their methods themselves; here are those whose op takes other arguments, or has
-another name. What NumPy does in place (``sort``) gives a new tensor: tensors do not change.
+another name. Methods that work in place in NumPy (``sort``) return a new tensor: tensors are
+immutable.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from eagerflow.tensor import Operators
 
 __all__: list[str] = []
 
-_MAX_DECIMALS = 300  # the powers of ten up to there are float64
+_MAX_DECIMALS = 300  # powers of ten up to there are finite in float64
 
 
 def _astype(
@@ -65,7 +66,7 @@ def _sort(self: Any, /, *args: Any, **named: Any) -> Any:
 
 
 def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """Products of all elements up to each one along an axis; None: of the flattened tensor."""
+    """Cumulative products along an axis; None: of the flattened tensor."""
     if out is not None:
         check_same("cumprod", out=out)
     x, axis = (reshape(self, (-1,)), 0) if axis is None else (self, axis)
@@ -73,7 +74,7 @@ def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -
 
 
 def _cumsum(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """Sums of all elements up to each one along an axis; None: of the flattened tensor."""
+    """Cumulative sums along an axis; None: of the flattened tensor."""
     if out is not None:
         check_same("cumsum", out=out)
     x, axis = (reshape(self, (-1,)), 0) if axis is None else (self, axis)
@@ -86,7 +87,7 @@ def _diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any
 
 
 def _divmod(self: Any, other: Any) -> Any:
-    """Quotients rounded down, and what is left of them."""
+    """Quotients rounded down, and the remainders."""
     return floor_divide(self, other), remainder(self, other)
 
 
@@ -122,7 +123,7 @@ def _ravel(self: Any, order: str = "C") -> Any:
 
 
 def _round(self: Any, decimals: int = 0, out: None = None) -> Any:
-    """Each element to so many decimals (negative: to tens, hundreds, ...), halves to even."""
+    """Each element rounded, half to even, to decimals (negative: to tens, hundreds, ...)."""
     if out is not None:
         check_same("round", out=out)
     if isinstance(decimals, bool) or not isinstance(decimals, int):
@@ -190,7 +191,7 @@ def _dlpack(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """The values for another library, as the standard says; what is shared is read-only."""
+    """The values for another library, as in the standard; shared memory is read-only."""
     given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
     told = {name: value for name, value in given.items() if value is not None}
     x = as_tensor(self)

@@ -1,8 +1,8 @@
 """NumPy's functions on tensors: ``np.f(tensor)`` is our function of that name.
 
-NumPy's own signature says which argument is which, so they may come in NumPy's order and with
-NumPy's names; ``ops/keywords.py`` says what becomes of those that ours does not have. Where ours
-means something else, or there is none, ``ops/numpy_names`` has one, or says why there is none.
+Arguments are bound by NumPy's own signature, so they may have NumPy's order and names;
+``ops/keywords.py`` handles those that ours lacks. If ours has another meaning, or is missing,
+``ops/numpy_names`` has a replacement, or the reason that there is none.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _RENAMED = {
     "transpose": "permute_dims",
 }
 _CALLING = {"apply_along_axis", "apply_over_axes", "piecewise"}
-"""What calls functions of the user's, whose errors stay as they are."""
+"""Functions that call users' functions, whose errors are not translated."""
 _OWN = ("reductions", "shapes", "choices", "polynomials", "linear_algebra", "padding")
 
 
 @cache
 def _own() -> dict[str, Call]:
-    """Functions for NumPy's names, where ours of that name means something else."""
+    """Functions for NumPy's names, if ours of that name has another meaning."""
     found: dict[str, Call] = {}
     for module in _OWN:
         found |= load(f"numpy_names.{module}").FUNCTIONS
@@ -59,15 +59,15 @@ class _Counterpart(NamedTuple):
     call: Call
     theirs: inspect.Signature | None  # None: they are the same
     lead: int
-    """How many arguments are given by position: those without a default."""
-    names: dict[str, Any] | None  # None: whatever comes
+    """The number of positional arguments: those without a default."""
+    names: dict[str, Any] | None  # None: any
     plain: Call
-    """What is called where only arguments come that ours has too."""
+    """The fast path for calls with only arguments that ours has too."""
     same: frozenset[str]
 
 
 def full_name(function: Any) -> str:
-    """NumPy's name of one of its functions, with the module in front that is not ``numpy``."""
+    """The qualified NumPy name of one of its functions, without ``numpy`` itself."""
     name: str = function.__name__
     for home in ("linalg", "fft"):
         if getattr(getattr(np, home), name, None) is function and (
@@ -98,7 +98,7 @@ def _counterpart(function: Any) -> _Counterpart | None:
         return None
     try:
         theirs = inspect.signature(function)
-    except raised_here(ValueError):  # a function in C that does not tell
+    except raised_here(ValueError):  # a C function without a signature
         theirs = None
     own = inspect.signature(call).parameters
     lead = len([p for p in own.values() if p.default is p.empty])
@@ -158,13 +158,13 @@ _UFUNCS = {
     "right_shift": "bitwise_right_shift",
     "rint": "round",
 } | {f"arc{name}": f"a{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")}
-"""What we call NumPy's element-wise functions otherwise."""
+"""Our names of NumPy's elementwise functions, if they differ."""
 
 _ufuncs: dict[Any, Any] = {}
 
 
 def _call_of(ufunc: Any) -> Any:
-    """What means the same as an element-wise function of NumPy's; None if nothing does."""
+    """The equivalent of an elementwise function of NumPy; None if there is none."""
     name = ufunc.__name__
     if getattr(np, name, None) is not ufunc:
         return None
@@ -179,7 +179,7 @@ def _call_of(ufunc: Any) -> Any:
 
 
 def _of_truths(call: Any) -> Call:
-    """A logical function, for which whatever is not zero is true."""
+    """A logical function, for which nonzero values are true."""
 
     def of_truths(*inputs: Any) -> Any:
         return call(*(x if _is_truth(x) else ops["not_equal"].call(x, 0) for x in inputs))
@@ -205,7 +205,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
 
 
 def _with_keywords(name: str, inputs: Any, kwargs: Any) -> Any:
-    """The inputs in the dtype that is asked for; other keywords must mean nothing."""
+    """The inputs in the requested dtype; other keywords must have no effect."""
     dtype = kwargs.pop("dtype", None)
     out = kwargs.pop("out", None)
     for one in out or ():

@@ -1,4 +1,4 @@
-"""What functions made of ops ask of their arguments."""
+"""Checks and conversions of arguments of functions made of ops."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_wide_integers(x: Any) -> Any:
 
 
 def floating(x: Any, argument: str = "x", allowed: Any = FLOATS) -> Any:
-    """A tensor of floats, as which integers and bools are taken; DTypeError for others."""
+    """A tensor of floats, converted from integers and bools; DTypeError for other dtypes."""
     if x.dtype in allowed:
         return x
     if x.dtype not in BOOL | INTEGERS:
@@ -48,16 +48,16 @@ def floating(x: Any, argument: str = "x", allowed: Any = FLOATS) -> Any:
 
 
 def real_numbers(x: Any, argument: str = "x", allowed: Any = REAL | BOOL) -> Any:
-    """A tensor of one of the allowed dtypes, as it is; DTypeError for others."""
+    """A tensor of one of the allowed dtypes, unchanged; DTypeError for other dtypes."""
     if x.dtype not in allowed:
         _refuse(x, argument, allowed)
     return x
 
 
 def wide(function: Callable[..., Any], *tensors: Any, **attributes: Any) -> Any:
-    """``function`` of tensors of which 16-bit floats are float32; its result is cast back.
+    """``function`` on tensors with 16-bit floats cast to float32; its result is cast back.
 
-    Each step on the way would round.
+    Otherwise each step would round.
     """
     small = next((x.dtype for x in tensors if x is not None and x.dtype in NARROW), None)
     if small is None:
@@ -70,18 +70,18 @@ def wide(function: Callable[..., Any], *tensors: Any, **attributes: Any) -> Any:
 
 
 def vector(x: Any, argument: str = "x") -> Any:
-    """A tensor with one axis; ShapeError for others."""
+    """A tensor with one axis; ShapeError for other ranks."""
     if x.ndim != 1:
         raise ShapeError(f"{x.ndim} axes, where one is needed", argument=argument)
     return x
 
 
 def whole_number(value: Any, argument: str, least: int | None = None) -> int:
-    """An integer of Python's; ArgumentError for all else, and for one below the ``least``."""
+    """A Python integer; ArgumentError for other values, and for one below the ``least``."""
     try:
         found = None if isinstance(value, bool) else index(value)
     except CaptureError:
-        raise  # a value that is not known while tracing says so
+        raise  # unknown values during tracing raise their own error
     except raised_here(TypeError):
         found = None
     if found is None or (least is not None and found < least):
@@ -94,7 +94,7 @@ def whole_number(value: Any, argument: str, least: int | None = None) -> int:
 
 
 def chosen(value: Any, argument: str, choices: Any) -> Any:
-    """One of some words or integers; ArgumentError for others."""
+    """One of some words or integers; ArgumentError for other values."""
     if type(value) not in (str, int) or value not in choices:
         raise ArgumentError(
             f"{short_repr(value)} is not one of them",

@@ -1,7 +1,7 @@
-"""Names that people type from habit, of NumPy, PyTorch, TensorFlow and JAX, and what they are here.
+"""Names from NumPy, PyTorch, TensorFlow and JAX, and their equivalents here.
 
-The AttributeErrors of the package's modules and of tensors read these tables; a test resolves
-every name that they tell.
+The AttributeErrors of the package's modules and of tensors use these tables; a test resolves every
+suggested name.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ _TEXTS = {
 
 @cache
 def table(where: str) -> dict[str, str]:
-    """What each name of a place is called here; ``where`` is "Tensor" or a module's name."""
+    """The equivalents of names in a module or class; ``where`` is "Tensor" or a module's name."""
     return _read(_TEXTS.get(where, ""))
 
 
@@ -331,7 +331,7 @@ def members(
 ) -> tuple[Callable[[str], Any], Callable[[], Any]]:
     """``__getattr__`` and ``__dir__`` of a module that shows its public names alone.
 
-    Those that are ``late`` come from the modules that it tells when they are first asked for.
+    ``late`` names are imported from their modules on first access.
     """
 
     def missing(name: str) -> Any:
@@ -347,7 +347,7 @@ def members(
 
 
 class _OtherName:
-    """An attribute that is not there, and says so; ``__getattr__`` would slow down all others."""
+    """A missing attribute that raises; ``__getattr__`` would slow down all other attributes."""
 
     __slots__ = ("_answer", "_name")
 
@@ -360,7 +360,7 @@ class _OtherName:
 
 
 def explain_methods(functions: Sequence[str]) -> None:
-    """Let tensors tell what they lack: names of others, and functions that are no methods."""
+    """Add hints for missing attributes of tensors: names of other libraries, and functions."""
     answers = table("eagerflow") | {name: f"ef.{name}(x, ...)" for name in functions}
     for name, answer in (answers | table("Tensor")).items():
         if name not in vars(Operators):

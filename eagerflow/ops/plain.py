@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def plain(function: Function, name: str | None = None) -> Function:
-    """Let what Python and NumPy say of bad arguments be an error of ours, with the function's name.
+    """Convert errors of Python and NumPy about bad arguments to ours, with the function's name.
 
     Ops and composed functions do so themselves; a function that calls its user's must not.
     """

@@ -1,16 +1,16 @@
 """Random numbers: generators with a seed, and functions that use the global one.
 
-Every number is a function of the generator's state, three words ``(key, key, draw)``: the
-seed gives the key, and each call uses one value of ``draw`` up, whatever its shape. So the
-same seed gives the same bits on every device and with any number of threads, and captured,
-loaded and recomputed programs draw the numbers that eager ones do. How bits become numbers
-stands in ``eagerflow/codegen/numpy/philox.py``.
+Every number is a function of the generator's state, three words ``(key, key, draw)``: the seed
+determines the key, and each call consumes one value of ``draw``, for any shape. So the same seed
+gives the same bits on every device and with any number of threads, and captured, loaded and
+recomputed programs draw the numbers that eager ones do. The conversion of bits to numbers is
+described in ``eagerflow/codegen/numpy/philox.py``.
 
 Other distributions are methods, too, and are loaded late: ``eagerflow/ops/distributions.py``.
 
-The state is a Variable. Inside ``vmap`` a generator from outside gives each example numbers
-of its own; a generator of a batch of states (``Generator.states``) gives each example those
-of its own state.
+The state is a Variable. Inside ``vmap`` an outer generator gives each example different numbers; a
+generator of a batch of states (``Generator.states``) gives each example the numbers of its own
+state.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ else:
 
 
 class Generator(_Late):
-    """A source of random numbers with a state of its own.
+    """A random number generator with its own state.
 
     ``seed`` is an integer from 0 to below 2**128, or None for one from the system's entropy.
     A uint64 tensor of three words, one of ``states``, is taken as the state itself; such a
@@ -98,15 +98,15 @@ class Generator(_Late):
         return self._state
 
     def seed(self, seed: Any = None) -> None:
-        """Start again from another seed; other holders of the state's Variable see it."""
+        """Restart from another seed; this is visible to other holders of the state's Variable."""
         if isinstance(self._state, Variable):
             self._state.assign(np.array(_words(seed), np.uint64))
         else:
             self._state = as_tensor(np.array(_words(seed), np.uint64))
 
     def advance(self) -> Tensor:
-        """The state of the next draw, which is then used up."""
-        while True:  # another thread, or a signal's handler, may draw in between
+        """The state of the next draw, which is then consumed."""
+        while True:  # another thread, or a signal handler, may draw in between
             state = self._state
             if type(state) is not Tensor:
                 held = state.current
@@ -115,7 +115,7 @@ class Generator(_Late):
                     return value
                 continue
             moved = add(state, self._step)
-            if self._state is state:  # between these two Python runs nothing else
+            if self._state is state:  # no other Python code runs between these two
                 self._state = moved
                 return state
 
@@ -316,7 +316,7 @@ class Generator(_Late):
         """Integers below ``x``, or slices of a tensor along ``axis``, chosen at random.
 
         ``p`` gives the probability of each (default: the same). With ``replace=False`` none is
-        chosen twice; ShapeError where ``shape`` asks for more than there are.
+        chosen twice; ShapeError if ``shape`` exceeds their number.
 
         >>> ef.random.Generator(0).choice(ef.tensor([10, 20, 30]), 3, replace=False).shape
         (3,)
@@ -399,11 +399,11 @@ def _checked_state(state: Any) -> Any:
 # The global generator ----------------------------------------------------------------------
 
 default_generator = Generator()
-"""The generator behind the functions of this module."""
+"""The generator of the functions of this module."""
 
 
 def seed(seed: int | None = None) -> None:
-    """Start the global generator from ``seed``, an integer, or anew from the system's entropy.
+    """Start the global generator from ``seed``, an integer, or from the system's entropy.
 
     >>> ef.random.seed(0)
     >>> ef.random.normal((2,))

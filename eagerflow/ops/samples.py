@@ -1,4 +1,4 @@
-"""Sample arguments for the contract tests: ``samples(rng, dtype)`` gives a list of calls.
+"""Sample arguments for the contract tests: ``samples(rng, dtype)`` returns a list of calls.
 
 Every family of shapes that tends to break kernels is here once: no axes, size 0, size 1,
 strided, reversed, transposed, broadcast (stride 0).
@@ -55,7 +55,7 @@ ROWS: tuple[tuple[tuple[int, ...], int], ...] = (
     ((2, 3, 4), -3),
     ((70, 4), 1),
 )
-"""Shapes, and the axis along which rows lie that are not empty."""
+"""Shapes, and the axis of nonempty rows."""
 EMPTY_ROWS: tuple[tuple[tuple[int, ...], int], ...] = (((0,), 0), ((3, 0), 1))
 
 
@@ -86,7 +86,7 @@ def make(
 
 
 def distinct(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> Any:
-    """Values of which no two floats are close: difference quotients see where two cross."""
+    """Values without close floats: difference quotients would see a crossing."""
     if dtype.kind in "bui":
         return make(rng, dtype, shape)
     size = int(np.prod(shape))
@@ -116,7 +116,7 @@ def moved_from(kink: float, x: Any) -> Any:
 
 
 def clear_of(kinks: Sequence[float], low: float, high: float, **attributes: Any) -> Samples:
-    """Samples of a function of one array that keep clear of points where it has no derivative."""
+    """Samples of a function of one array, away from points without a derivative."""
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = values(rng, dtype, low, high)
@@ -169,7 +169,7 @@ def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
     """Samples of one array: each row is a shape, and values of the attributes ``names``.
 
     ``turned`` are the attributes for an array of shape (3, 4) whose memory has gaps and another
-    order, ``repeated`` those for one of shape (2, 6) that is a row broadcast.
+    order, ``repeated`` those for one of shape (2, 6) that is a broadcast row.
     """
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:

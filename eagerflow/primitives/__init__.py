@@ -1,6 +1,6 @@
-"""Kernels on arrays that are algorithms of their own: attention, convolution, pooling and others.
+"""Array kernels with algorithms of their own: attention, convolution, pooling and others.
 
-As attributes of this package, modules are loaded when an op first asks for them.
+Submodules are attributes of this package, imported on first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Attention of NumPy arrays, and its gradients: as machine code, or tile by tile in NumPy's steps.
+"""Attention of NumPy arrays, and its gradients: as machine code, or tile by tile in NumPy.
 
-Either way the scores of all queries and keys are never in memory together.
+Neither materializes the scores of all queries and keys.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from eagerflow.primitives.compiled_attention import Options
 from eagerflow.runtime import threads
 from eagerflow.spec import Array, Namespace
 
-TILE_SCORES = 2**16  # about so many scores of a tile stay in the caches of a core
+TILE_SCORES = 2**16  # so many scores of a tile stay in the caches of a core
 
 
 def biases(xp: Namespace, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
-    """What is added to the scores: the mask, with -inf where a key is hidden; None if nothing."""
+    """The bias of the scores: the mask, with -inf for hidden keys; None if there is none."""
     found = None
     hidden = xp.asarray(-math.inf, dtype=q.dtype)
     if mask is not None:
@@ -35,7 +35,7 @@ def biases(xp: Namespace, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
 
 
 def masked(xp: Namespace, scores: Any, added: Any) -> Any:
-    """Scores with ``biases``: a key that is hidden has no part, be its score NaN or infinite."""
+    """Scores plus ``biases``; hidden keys are excluded even if their scores are NaN or infinite."""
     if added is None:
         return scores
     hidden = xp.asarray(-math.inf, dtype=scores.dtype)
@@ -43,7 +43,7 @@ def masked(xp: Namespace, scores: Any, added: Any) -> Any:
 
 
 def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
-    """The averages of values, and the logarithms of the sums of the weights."""
+    """The weighted averages of values, and the log-sum-exp of the scores."""
     if compiled_attention.takes(q, v):
         return compiled_attention.forward(q, k, v, options)
     tiles = _Tiles(q, k, v, options)
@@ -61,7 +61,7 @@ def gradient(
     v: Array,
     options: Options,
 ) -> tuple[Any, Any, Any]:
-    """The gradients by q, k and v, from those of the averages and, or None, of the logarithms."""
+    """The gradients of q, k and v, from those of the averages and, or None, of the logarithms."""
     if compiled_attention.takes(q, v):
         return compiled_attention.gradient(given, found, q, k, v, options)
     tiles = _Tiles(q, k, v, options)
@@ -93,7 +93,7 @@ def gradient(
 
 
 class _Tiles:
-    """Scores in tiles: some stacks of rows that share keys, and some rows of each."""
+    """Scores in tiles: some stacks of rows with common keys, and some rows of each."""
 
     def __init__(self, q: Array, k: Array, v: Array, options: Options) -> None:
         (batch, heads, length, width), (_, shared, keys, _) = q.shape, k.shape
@@ -104,7 +104,7 @@ class _Tiles:
         shape = batch, shared, self.group, length, keys
         added = biases(np, q, k, options.mask, options.is_causal)
         self.bias = _bias_of(added, *shape)
-        # Where only the order hides keys, each query sees the first, and all before its tile.
+        # Under a causal mask alone, each query sees the first key, and all before its tile.
         self.ordered = options.is_causal and self.group == 1
         self.plain = options.mask is None and self.group == 1
         scores = max(rows * keys, 1)
@@ -118,7 +118,7 @@ class _Tiles:
     def run(self, work: Callable[[slice, slice, int], None], apart: bool = True) -> None:
         """Call ``work(stacks, rows, end)`` for all tiles; rows see no key from ``end`` on.
 
-        ``apart`` says that rows of the same stack have nothing to do with each other.
+        ``apart`` means that rows of the same stack are independent.
         """
         (stack, rows), keys = self.rows, self.keys.shape[1]
         if 0 in (stack, rows, keys):
@@ -141,7 +141,7 @@ class _Tiles:
         threads.run(each, len(whole))
 
     def scores(self, stacks: slice, rows: slice, end: int) -> Array:
-        """The scores of a tile, in memory that the next one uses again."""
+        """The scores of a tile, in reused memory."""
         block = self.queries[stacks, rows]
         found = threads.scratch("scores", (*block.shape[:2], end), block.dtype)
         np.matmul(block, self.keys[stacks, :end].swapaxes(1, 2), out=found)
@@ -154,7 +154,7 @@ class _Tiles:
 
 
 def _bias_of(added: Any, batch: int, shared: int, group: int, length: int, keys: int) -> Any:
-    """A function that gives the added of one stack of rows; None without any."""
+    """A function that returns the bias of one stack of rows; None without any."""
     if added is None:
         return None
     if added.ndim < 3 or added.shape[:-2].count(1) == added.ndim - 2:
@@ -173,9 +173,9 @@ def _bias_of(added: Any, batch: int, shared: int, group: int, length: int, keys:
 def _average(
     tiles: _Tiles, stacks: slice, rows: slice, end: int, out: Array, log_sums: Array, hidden: bool
 ) -> None:
-    """Averages of values with the exponentials of scores as weights, and the logarithms of sums.
+    """Averages of values weighted by the exponentials of scores, and the log-sum-exp.
 
-    ``hidden`` says that there may be queries that see no key.
+    ``hidden`` means that some queries may see no key.
     """
     scores = tiles.scores(stacks, rows, end)
     top = scores.max(axis=-1, keepdims=True)

@@ -1,8 +1,8 @@
 """Batch normalization of NumPy arrays with the statistics of the batch, and its gradient.
 
-Generated kernels look for the sums over each channel, then compute the result, and read their
-operands from memory once for each: where channels lie side by side in whole vectors in one call
-also for few elements, else where there are many. Others are worked through in tiles.
+Generated kernels compute the sums over each channel, then the result, and read their operands from
+memory once for each. Contiguous channels in whole vectors use one call, also for few elements,
+others only large arrays. The rest is processed in tiles.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from eagerflow.primitives.llvm.staged_kernel import (
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 
-# NumPy's steps are short: below these sizes, calling them takes longer than their arithmetic, and
-# threads wait for each other's.
-FOLDED_ROW_ELEMENTS = 1 << 12  # of a row into which several places are folded
+# NumPy calls are short: below these sizes, call overhead exceeds the arithmetic, and threads
+# contend for the lock.
+FOLDED_ROW_ELEMENTS = 1 << 12  # of a row that folds several positions
 TILE_ELEMENTS = 1 << 17
 MIN_SHARED_TILE_ELEMENTS = 1 << 19  # of all tiles, from which threads share them
-MIN_PLANE_ELEMENTS = 16  # neighbours in one channel from which they are a row of their own
-LINE_ELEMENTS = 1 << 10  # of a row of several places with all channels
-LINES_PER_SUM = 4  # rows that are added up before their sum is added to that of the channels
-LINES_PER_SAMPLE = 64  # of so many rows one tells where the numbers of a channel lie
+MIN_PLANE_ELEMENTS = 16  # contiguous elements of a channel from which they form a row
+LINE_ELEMENTS = 1 << 10  # of a row of several positions with all channels
+LINES_PER_SUM = 4  # rows that are added before their sum is added to the channels' sum
+LINES_PER_SAMPLE = 64  # one in so many rows is sampled for the location of a channel's numbers
 MIN_COMPILED_PLANES, MIN_COMPILED_LINES = 1 << 13, 1 << 16  # elements, for generated kernels
-PIECE_ELEMENTS = 1 << 13  # that are summed up before the sums are joined in float64
+PIECE_ELEMENTS = 1 << 13  # summed before the sums are combined in float64
 MAX_PIECES = 512
-MAX_CHANNELS = 1 << 12  # so that a piece has more than one row
-MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
+MAX_CHANNELS = 1 << 12  # so that a piece has several rows
+MIN_SHARED_ELEMENTS = 1 << 18  # threshold for using another thread
 
 
 class _Moments(NamedTuple):
@@ -83,7 +83,7 @@ def training(x: Any, scale: Any, offset: Any, at: int, epsilon: float) -> tuple[
 def gradient(
     x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, *, at: int, epsilon: float
 ) -> tuple[Any, Any, Any]:
-    """Gradients of ``training`` by x, scale and offset, from those of its three results."""
+    """Gradients of ``training`` for x, scale and offset, from those of its three results."""
     if lanes := _lanes_of(x, at):
         own = {"g": g, "of_mean": g_mean, "of_variance": g_variance}
         return _program(x, epsilon, lanes, scale=scale, **own)
@@ -91,7 +91,7 @@ def gradient(
     moments = form.moments()
     factor = 1 / np.sqrt(moments.variance + epsilon)
     of_scale = moments.products * factor
-    # The gradient by x is weight * g + slope * (x - mean) + level.
+    # The gradient of x is weight * g + slope * (x - mean) + level.
     weight = factor if scale is None else factor * scale
     slope = (2 * g_variance - weight * factor * of_scale) / form.count
     level = (g_mean - weight * moments.total) / form.count - moments.rest * slope
@@ -104,7 +104,7 @@ def gradient(
 
 
 def _lanes_of(x: Any, at: int) -> int:
-    """Elements of the vectors that channels are made of; 0 where they are not, or are few."""
+    """The vector length in elements if channels consist of whole vectors; otherwise 0."""
     if (
         not generated.pays(math.prod(x.shape))
         or at != len(x.shape) - 1
@@ -132,7 +132,7 @@ def _program(x: Any, epsilon: float, lanes: int, **given: Any) -> tuple[Any, Any
 
 
 def _staged(x: Any, made: Sequence[Any], epsilon: float, lanes: int, **given: Any) -> StagedCall:
-    """What writes the three results, from contiguous arrays of one dtype."""
+    """The kernel that writes the three results, for contiguous arrays of one dtype."""
     channels = x.shape[-1]
     about = (name in given for name in ("scale", "offset", "g"))
     kernel = _kernel(BatchNormConfig(dtype_name(x.dtype), channels, lanes, *about))
@@ -159,9 +159,9 @@ _GIVEN = ("x", "scale", "offset"), ("x", "g", "of_mean", "of_variance", "scale")
 
 
 def native(*like: Any, at: int, epsilon: float, back: bool) -> Callable[..., Any] | None:
-    """What gives ``training``, or back its gradient, for a segment; None if that is not meant.
+    """A segment's call of ``training``, or of its gradient if ``back``; None if unsuitable.
 
-    ``like`` are specs of the arguments, or None. It is a function of the arguments' arrays, then
+    ``like`` are specs of the arguments, or None. The call takes the arrays of the arguments, then
     those of the results.
     """
     names, x = _GIVEN[back], like[0]
@@ -190,13 +190,13 @@ def _affine_sum_body(s: Any, x: Any, g: Any, near: Any, slope: Any, level: Any, 
     return s.add(s.multiply(g, weight), _affine_body(s, x, near, slope, level))
 
 
-# Each form of a large array has ``count``, the elements of a channel, ``moments()``, and
-# ``apply(near, slope, level, weight)``: a new array, (x - near) * slope + level, to which
-# g * weight is added if there is one. All four have one number for each channel.
+# Each class for large arrays has ``count``, the elements of a channel, ``moments()``, and
+# ``apply(near, slope, level, weight)``: a new array, (x - near) * slope + level, to which g *
+# weight is added if there is one. All four have one number for each channel.
 
 
 class _Planes:
-    """Channels whose elements lie side by side: a plane for each example and channel."""
+    """Channels-first arrays: a contiguous plane for each example and channel."""
 
     def __init__(self, at: int, *arrays: Any) -> None:
         self.shape = shape = arrays[0].shape
@@ -206,7 +206,7 @@ class _Planes:
         self.count = planes[0] * self.length
 
     def moments(self) -> _Moments:
-        """Those of all planes, joined (Chan, Golub and LeVeque 1983)."""
+        """The moments of all planes, combined (Chan, Golub and LeVeque 1983)."""
         dtype = self.matrices[0].dtype
         operands = ((dtype_name(dtype), "a m n"),) * len(self.matrices)
         found = generated.run(generated.region(_plane_body, "a m n", operands), *self.matrices)
@@ -227,7 +227,7 @@ class _Planes:
 def _region(
     axes: str, along: str, matrices: Any, near: Any, slope: Any, level: Any, weight: Any
 ) -> tuple[Any, list[Any]]:
-    """The region of ``apply``, and the lines that it takes beside the matrices."""
+    """The region of ``apply``, and its operands besides the matrices."""
     dtype, lines = matrices[0].dtype, [near, slope, level]
     body: generated.Body = _affine_body
     if weight is not None:
@@ -248,9 +248,9 @@ def _plane_body(s: Any, x: Any, *g: Any) -> Any:
 
 
 class _Lines:
-    """Channels that lie side by side: lines with all channels of some places, and a rest.
+    """Channels-last arrays: lines with all channels of several positions, and a remainder.
 
-    A line is long enough to be walked along at speed where channels are few.
+    Lines are long enough for fast inner loops with few channels.
     """
 
     def __init__(self, at: int, *arrays: Any) -> None:
@@ -262,25 +262,25 @@ class _Lines:
             self.count, 1 << self.places.bit_length() - 1 + LINES_PER_SUM.bit_length() - 1
         )
         if even * 2 > self.places * LINES_PER_SUM:
-            self.places = even // LINES_PER_SUM  # nothing is left
+            self.places = even // LINES_PER_SUM  # no remainder
         self.matrices = [_channels_last(x, at).reshape(-1, self.channels) for x in arrays]
 
     def cut(self, x: Any, lines: int = 1) -> tuple[Any, Any]:
-        """A matrix as groups of so many lines, and the places that are left."""
+        """A matrix as groups of lines, and the remaining positions."""
         step = self.places * lines
         whole = len(x) // step * step
         return x[:whole].reshape(-1, lines, self.places * self.channels), x[whole:]
 
     def wide(self, line: Any) -> Any:
-        """One number for each channel as one for each element of a line."""
+        """One number for each channel, repeated for each element of a line."""
         return _repeated(line, self.places)
 
     def moments(self) -> _Moments:
-        """Those of numbers from which one near the mean is subtracted.
+        """The moments of numbers shifted by one near the mean.
 
-        The variance is then a difference of two means of squares, of which the larger one is
-        at most ``LINES_PER_SAMPLE`` times the result: the numbers whose mean is near are a part
-        of all, and its squared distance from the mean, times their share, is within the variance.
+        The variance is then a difference of two means of squares, the larger of which is at most
+        ``LINES_PER_SAMPLE`` times the result: ``near`` is the mean of a sample, and its squared
+        distance from the mean, times the sample's share, is bounded by the variance.
         """
         near = self._near(self.matrices[0])
         (groups, rest), *more = (self.cut(v, LINES_PER_SUM) for v in self.matrices)
@@ -304,7 +304,7 @@ class _Lines:
         return _Moments(near, beyond, near + beyond, variance, *own)
 
     def _near(self, x: Any) -> Any:
-        """A number near the mean of each channel; 0 where some are not finite."""
+        """A number near the mean of each channel; 0 for channels with non-finite numbers."""
         groups, rest = self.cut(x)
         places = groups[::LINES_PER_SAMPLE].reshape(-1, self.channels) if len(groups) else rest
         found = add_up(places, 0) / len(places)
@@ -331,14 +331,14 @@ def _line_body(s: Any, near: Any, *lines: Any) -> Any:
 
 
 def _total(s: Any, terms: Any) -> Any:
-    """The sum of a power of two of values, by halves."""
+    """The sum of a power of two of values, by pairwise halving."""
     while len(terms) > 1:
         terms = [s.add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=True)]
     return terms[0]
 
 
 def _repeated(line: Any, count: int) -> Any:
-    """A line so many times, one behind the other."""
+    """A line, repeated."""
     wide = np.empty((count, len(line)), line.dtype)
     wide[...] = line
     return wide.reshape(-1)
@@ -350,7 +350,7 @@ def _channels_last(x: Any, at: int) -> Any:
 
 
 def _in_shape(matrix: Any, shape: tuple[int, ...], at: int) -> Any:
-    """An array of this shape from the elements of one with its channels last."""
+    """An array of this shape from a channels-last one."""
     if at == len(shape) - 1:
         return matrix.reshape(shape)
     moved = matrix.reshape(*shape[:at], *shape[at + 1 :], shape[at])
@@ -378,9 +378,9 @@ def _pays(shape: tuple[int, ...], at: int) -> bool:
 
 
 class _Columns:
-    """A matrix with a column for each channel, and several rows side by side in one.
+    """A matrix with a column for each channel, with several rows folded into one.
 
-    So NumPy's inner loops are long where channels are few. Each tile of rows has its own ``near``.
+    So NumPy's inner loops are long with few channels. Each tile of rows has its own ``near``.
     """
 
     def __init__(self, at: int, *arrays: Any) -> None:
@@ -402,7 +402,7 @@ class _Columns:
         each_tile(rows, width, work, TILE_ELEMENTS, MIN_SHARED_TILE_ELEMENTS)
 
     def spread(self, vector: Any) -> Any:
-        """A value per channel for each column of a matrix."""
+        """A value per channel, repeated for each column of a matrix."""
         return _repeated(vector, self.folds).reshape(1, -1)
 
     def total(self, rows: Any) -> Any:
@@ -410,7 +410,7 @@ class _Columns:
         return add_up(add_up(rows, 0).reshape(self.folds, self.channels), 0)
 
     def moments(self) -> _Moments:
-        """Those of all tiles, joined (Chan, Golub and LeVeque 1983); deviations are kept."""
+        """The moments of all tiles, combined as those of planes are; deviations are kept."""
         starts = np.arange(0, len(self.x), self.height)
         moments = np.zeros((2 + 2 * len(self.g), len(starts), self.channels), self.x.dtype)
 
@@ -436,7 +436,7 @@ class _Columns:
         return _Moments(centers, -apart, mean, variance, *own)
 
     def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
-        """The same, but that ``level`` has numbers for each tile and channel."""
+        """As above, but ``level`` has numbers for each tile and channel."""
         slope = self.spread(slope)
         weight = None if weight is None else self.spread(weight)
 

@@ -15,11 +15,11 @@ import numpy as np
 from eagerflow.runtime.threads import run, scratch
 from eagerflow.spec import Array
 
-MIN_SHARED_OPERATIONS = 2_000_000  # from which waking another thread pays
-# OpenBLAS computes products of up to a million multiplications without packing the operands,
-# which makes thin ones a quarter faster.
+MIN_SHARED_OPERATIONS = 2_000_000  # threshold for using another thread
+# OpenBLAS computes products of up to a million multiplications without packing the operands, which
+# makes thin ones 25 % faster.
 UNPACKED_PRODUCTS = 1_000_000
-MAX_SUM_ELEMENTS = 1 << 18  # of the sums of all ranges, as long as there are no fewer than these
+MAX_SUM_ELEMENTS = 1 << 18  # of the sums of all ranges, if there are more than these
 MIN_RANGES = 4
 
 
@@ -33,17 +33,17 @@ class Block(NamedTuple):
 
     @property
     def images(self) -> slice:
-        """Which images."""
+        """The images as a slice."""
         return slice(self.first, self.last)
 
     @property
     def rows(self) -> slice:
-        """Which rows of each."""
+        """The rows of each image as a slice."""
         return slice(self.start, self.stop)
 
 
 def _ranges(size: int, count: int) -> list[tuple[int, int]]:
-    """``size`` in ``count`` parts that differ by one at most."""
+    """``size`` split into ``count`` parts that differ by one at most."""
     ends = [size * i // count for i in range(count + 1)]
     return list(pairwise(ends))
 
@@ -51,8 +51,7 @@ def _ranges(size: int, count: int) -> list[tuple[int, int]]:
 def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[Block]:
     """Blocks of about ``target`` positions; each of them costs ``work`` operations.
 
-    The number of blocks is a multiple of four where that is possible, for an even share of
-    the threads.
+    The number of blocks is a multiple of four if possible, to balance threads.
     """
     positions = images * rows * per_row
     count = -(-positions // target)
@@ -73,7 +72,7 @@ def each_image_block(array: Array, target: int, work: float, fill: Callable[[sli
 
 
 def pieces(rows: int, per_row: int) -> list[tuple[int, int]]:
-    """Ranges of rows whose products BLAS computes without packing; one where they are too short.
+    """Ranges of rows with products that BLAS computes without packing; one if rows are too few.
 
     ``per_row`` is the number of multiplications of one row.
     """
@@ -90,10 +89,10 @@ def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> A
 
 
 def ranges_of_sums(images: int, rows: int, size: int, band: int) -> tuple[int, int, int]:
-    """Into which ranges of images and of rows sums are cut: their sizes, and how many there are.
+    """The ranges of images and rows for separate sums: their sizes, and their number.
 
-    Each range has a sum of ``size`` elements of its own, so large ones mean few ranges. They are
-    of whole images if there are enough, else of multiples of ``band`` rows of one.
+    Each range has a separate sum of ``size`` elements, so large sums mean few ranges. Ranges are
+    whole images if there are enough, otherwise multiples of ``band`` rows of one image.
     """
     count = max(MIN_RANGES, min(16, MAX_SUM_ELEMENTS // size))
     height = max(images // count, 1)
@@ -103,10 +102,10 @@ def ranges_of_sums(images: int, rows: int, size: int, band: int) -> tuple[int, i
 
 
 def total(terms: Callable[[Block], Iterable[Any]], blocks: list[Block], size: int) -> Array:
-    """The sum of all terms of all blocks, each of which has ``size`` elements.
+    """The sum of the terms of all blocks, each of ``size`` elements.
 
-    Blocks are added up one after the other, in lanes that run side by side, and the sums of
-    lanes in their order. Each lane has a sum of its own, so large ones mean few lanes.
+    Blocks are added sequentially within parallel lanes, and the sums of lanes in order. Each lane
+    has a separate sum, so large sums mean few lanes.
     """
     count = min(len(blocks), max(4, min(16, 2**22 // max(size, 1))))
     shares = _ranges(len(blocks), count)
@@ -130,9 +129,9 @@ def total(terms: Callable[[Block], Iterable[Any]], blocks: list[Block], size: in
 def load(x: Array, block: Block, spans: list[tuple[int, int]], planes: bool = False) -> Array:
     """Elements of a block's images: along each spatial axis ``length`` of them from ``start``.
 
-    What lies beyond the edges is zero. The result is a view where nothing does, else in
-    memory that the next call uses again. ``planes`` puts each channel in a plane of its own
-    in memory; the order of the axes stays.
+    Elements beyond the edges are zero. The result is a view if there are none, otherwise in reused
+    memory. ``planes`` stores each channel in a plane of its own; the order of the axes is
+    unchanged.
     """
     sizes = x.shape[1:-1]
     inside = all(a >= 0 and a + n <= size for (a, n), size in zip(spans, sizes, strict=True))

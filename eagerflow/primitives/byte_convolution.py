@@ -1,4 +1,4 @@
-"""Convolutions of bytes by generated kernels: which, and how they are cut."""
+"""Convolutions of bytes by generated kernels: choice of kernel, and division of work."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ class ByteConvolutionCall(ProductCall):
 
     @property
     def writers(self) -> list[type[ProductWriter]]:
-        """What writes the kernels of its jobs."""
+        """The writers of the kernels of its jobs."""
         return [PackWriter, ByteConvolutionRowsWriter]
 
     def member(self, rows: int) -> Any:
-        """It is part of no chain."""
+        """Not part of chains."""
 
 
 class FixedByteConvolution(FixedProduct):
-    """The same as a step of a plan's segment."""
+    """The call as a step of a plan's segment."""
 
     chain_rows = None
 
     def held(self, b: Array) -> FixedProduct:
-        """What has the filters ``b``, which do not change and are packed now."""
+        """The call with constant filters ``b``, packed once."""
         return HeldProduct(self.call, self.likes, self.call.packed(b))
 
     def repeated(self) -> FixedProduct:
-        """Itself."""
+        """The call itself."""
         return self
 
 
@@ -87,9 +87,9 @@ def _call(given: Matrices, windows: Windows, thread_count: int) -> ByteConvoluti
 
 
 def call_for(x: Array, w: Array, windows: Windows) -> ByteConvolutionCall | None:
-    """The call for images and filters in row-major order; None where no kernel reads them.
+    """The call for images and filters in row-major order; None if no kernel supports them.
 
-    Windows lie inside of the images, along one axis or two, and are in one piece along the last.
+    Windows lie inside the images, along one or two axes, and are contiguous along the last.
     """
     inside = all(
         v.before == 0 and (v.out - 1) * v.stride + v.extent <= v.size and v.out for v in windows
@@ -112,6 +112,6 @@ def call_for(x: Array, w: Array, windows: Windows) -> ByteConvolutionCall | None
 
 
 def fixed(x: Array, w: Array, out: Array, windows: Windows) -> FixedByteConvolution | None:
-    """What convolves such arrays in a segment; None where no kernel reads them."""
+    """The call for a convolution of such arrays in a segment; None if no kernel supports them."""
     call = call_for(x, w, windows) if out.flags.c_contiguous else None
     return None if call is None else FixedByteConvolution(call, like(x, w, out))

@@ -1,7 +1,6 @@
-"""Attention and its gradients as machine code: which arrays it takes, and how work is cut.
+"""Attention and its gradients as machine code: supported arrays, and division of work.
 
-How the work is cut follows from shapes alone, so results have the same bits with any number of
-threads.
+The division of work depends only on shapes, so results are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ from eagerflow.primitives.llvm.vectors import round_up
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array
 
-MIN_PRODUCTS = 1 << 17  # multiplications of scores and values from which making a kernel pays
-MIN_SHARED_PRODUCTS = 1 << 22  # from which waking another thread pays
-MIN_QUERIES = 8  # of a head; fewer leave most lanes without work
-MIN_PIECES = 8  # that there are if heads have queries enough
+MIN_PRODUCTS = 1 << 17  # multiplications of scores and values from which compiling a kernel pays
+MIN_SHARED_PRODUCTS = 1 << 22  # threshold for using another thread
+MIN_QUERIES = 8  # of a head; fewer leave most lanes idle
+MIN_PIECES = 8  # of work, if heads have enough queries
 
 
 class Options(NamedTuple):
-    """What attention is told besides its arrays."""
+    """The parameters of attention besides its arrays."""
 
     mask: Any
-    """Bools, or floats that are added to scores, or None."""
+    """Bools, floats that are added to scores, or None."""
     is_causal: bool
     scale: float
 
 
 def takes(q: Array, v: Array) -> bool:
-    """Whether machine code is meant for arrays of these shapes, and pays."""
+    """Whether machine code supports arrays of these shapes, and pays."""
     if q.dtype.char not in "fd" or q.shape[2] < MIN_QUERIES or 0 in (*q.shape, *v.shape):
         return False
     return generated.pays(_products(q, v), MIN_PRODUCTS)
@@ -65,7 +64,7 @@ def _kernel(writer: type[AttentionWriter], config: AttentionConfig) -> StagedKer
 
 
 def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
-    """The averages of values, in the order of ``q`` in memory, and the logarithms of sums."""
+    """The averages of values, in the memory order of ``q``, and the log-sum-exp."""
     q, k, v = (_in_rows(x) for x in (q, k, v))
     y = _like(q, (*q.shape[:3], v.shape[3]))
     log_sums = np.empty(q.shape[:3], q.dtype)
@@ -76,7 +75,7 @@ def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
 def forward_call(
     q: Array, k: Array, v: Array, y: Array, log_sums: Array, options: Options
 ) -> StagedCall:
-    """What writes averages and logarithms; the last axes of all arrays are in one piece each."""
+    """The kernel of averages and logarithms; the last axes of all arrays are contiguous."""
     batch, heads, length, _ = q.shape
     mask = _Mask(q, k, options.mask)
     kernel = _kernel(AttentionForwardWriter, mask.config(q, v, options.is_causal))
@@ -107,7 +106,7 @@ def gradient(
     v: Array,
     options: Options,
 ) -> tuple[Any, Any, Any]:
-    """The gradients by q, k and v, each in its order in memory, from those of what was found.
+    """The gradients of q, k and v, each in its memory order, from those of the results.
 
     The gradient of the logarithms may be None.
     """
@@ -130,7 +129,7 @@ def gradient_call(
     made: tuple[Array, Array, Array],
     options: Options,
 ) -> StagedCall:
-    """What writes the three gradients; the last axes of all arrays are in one piece each."""
+    """The kernel of the three gradients; the last axes of all arrays are contiguous."""
     batch, heads, length, _ = q.shape
     shared, keys = k.shape[1:3]
     group = heads // shared
@@ -167,12 +166,12 @@ def gradient_call(
 
 
 def native(make: Callable[..., StagedCall], *arrays: Any) -> StagedCall | None:
-    """``make()``; None where the elements of the last axis of an array are not side by side."""
+    """The result of ``make()``; None if the last axis of an array is not contiguous."""
     return make() if all(x is None or x.strides[-1] == x.itemsize for x in arrays) else None
 
 
 def _sums(x: Array, parts: int) -> tuple[Any, ...]:
-    """The place of what each part gives, an array like ``x``; itself where there is one part."""
+    """Memory for the partial results of each part, like ``x``; ``x`` itself for a single part."""
     if parts == 1:
         return (*_place(x), 0)
     strides = [x.shape[2] * x.shape[1], x.shape[2], 1]
@@ -180,7 +179,7 @@ def _sums(x: Array, parts: int) -> tuple[Any, ...]:
 
 
 class _Mask:
-    """What a mask adds to scores, with four axes, of which the last lies along keys."""
+    """The mask's bias, with four axes, the last of which is that of keys."""
 
     def __init__(self, q: Array, k: Array, mask: Any) -> None:
         self.kind, self.by_query, self.array = "", False, None
@@ -194,23 +193,23 @@ class _Mask:
         self.array = np.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
 
     def config(self, q: Array, v: Array, is_causal: bool) -> AttentionConfig:
-        """What a kernel with this mask depends on."""
+        """The properties of a mask that a kernel depends on."""
         sizes = q.shape[3], v.shape[3]
         return AttentionConfig(dtype_name(q.dtype), *sizes, is_causal, self.kind, self.by_query)
 
 
 def _in_rows(x: Array) -> Array:
-    """The array, or a copy, with the elements of its last axis side by side."""
+    """The array, or a copy, with a contiguous last axis."""
     return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
 
 
 def _like(x: Array, shape: tuple[int, ...]) -> Array:
-    """A new array whose first axes follow each other in memory as those of ``x`` do."""
+    """A new array with the first axes in the memory order of ``x``."""
     order = sorted(range(3), key=lambda axis: -abs(x.strides[axis]))
     made = buffers.empty((*(shape[axis] for axis in order), shape[3]), x.dtype)
     return made.transpose(*(order.index(axis) for axis in range(3)), 3)
 
 
 def _place(x: Any) -> tuple[Any, ...]:
-    """What kernels find of an array: where it begins, and the bytes between heads and rows."""
+    """The kernel's arguments for an array: its address, and the strides of heads and rows."""
     return (0, 0, 0, 0) if x is None else (x, *x.strides[:3])

@@ -1,8 +1,8 @@
-"""Convolutions over one or two axes, in one group, as machine code: Winograd's method, direct sums.
+"""Convolutions over one or two axes, in one group, as machine code: Winograd or direct sums.
 
-Direct sums pay where columns of windows would cost more to write down than to multiply: with few
-channels or filters. How the work is cut follows from shapes alone, so results have the same bits
-with any number of threads.
+Direct sums pay if storing columns of windows costs more than multiplying them: with few channels or
+filters. The division of work depends only on shapes, so results are bit-identical for any number of
+threads.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from eagerflow.primitives.windows import Window, Windows
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array
 
-MIN_WINOGRAD_PRODUCTS = 1 << 22  # of the direct sum, from which making a kernel pays
-CACHED_TILE_BYTES = 900_000  # of transformed tiles that stay in the second cache
+MIN_WINOGRAD_PRODUCTS = 1 << 22  # of the direct sum, from which compiling a kernel pays
+CACHED_TILE_BYTES = 900_000  # of transformed tiles that stay in the L2 cache
 MIN_PIECE_TILES, MAX_PIECE_TILES = 48, 128  # if an image has as many
-MAX_COLUMNS = 512  # of a result, whose tiles are in one piece
+MAX_COLUMNS = 512  # of a result with tiles in one piece
 
-MIN_DIRECT_PRODUCTS = 1 << 19  # multiplications from which making a kernel pays
-PATCH_BYTES = 1 << 15  # of the elements that a piece sees
+MIN_DIRECT_PRODUCTS = 1 << 19  # multiplications from which compiling a kernel pays
+PATCH_BYTES = 1 << 15  # of the input elements of a piece
 PIECE_PRODUCTS = 1 << 17  # multiplications from which a piece is large enough
 
 
 @dataclass(eq=False)
 class Method:
-    """A way to compute convolutions, and their gradients by the filters."""
+    """A method to compute convolutions and the gradients of their filters."""
 
     takes: Callable[[Any, Windows, int, int], bool]
-    """Whether it is meant for a convolution of x with so many channels and filters, and pays."""
+    """Whether it supports a convolution of x with so many channels and filters, and pays."""
     configure: Callable[[str, Windows, int, int, bool], ConvolutionConfig]
     forward: type[ConvolutionWriter]
     filter_gradient: type[ConvolutionWriter]
     tile: int
-    """Rows of the result in a row of what is worked on."""
+    """Rows of the result in a row of work."""
     sums: int
-    """Elements that are added up for each channel and filter; 0 for those of the window."""
+    """Elements that are summed for each channel and filter; 0 for the window's size."""
     min_shared_products: int
-    """Multiplications of the direct sum from which waking another thread pays."""
+    """Multiplications of the direct sum from which using another thread pays."""
 
 
 def methods_for(x: Array, windows: Windows, channels: int, filters: int) -> Iterator[Method]:
-    """The methods that are meant for a convolution of ``x``, and pay, the best one first."""
+    """The methods that support a convolution of ``x`` and pay, the best one first."""
     for method in (WINOGRAD, DIRECT):
         if method.takes(x, windows, channels, filters):
             yield method
@@ -83,7 +83,7 @@ def _takes_winograd(x: Array, windows: Windows, channels: int, filters: int) -> 
 def _winograd_config(
     dtype: str, windows: Windows, channels: int, filters: int, turned: bool
 ) -> ConvolutionConfig:
-    """The convolution, with the rows of tiles and the images of a piece."""
+    """The convolution, with the numbers of rows of tiles and of images in a piece."""
     high, wide = windows
     rows, columns = (-(-a.out // 2) for a in windows)
     target = CACHED_TILE_BYTES // (64 * (channels + filters))
@@ -145,10 +145,10 @@ def _kernel(
 def forward(
     method: Method, x: Array, w: Array, windows: Windows, turned: bool
 ) -> tuple[Any, list[Block]]:
-    """The convolution of ``x`` with ``w``, or with the turned filters of one that leads back.
+    """The convolution of ``x`` with ``w``, or with flipped filters for the input gradient.
 
-    Blocks of the result that are not finite are to be computed again, by the direct sum: in a
-    tile of Winograd's, infinity and NaN spread to neighbours that do not see them.
+    Blocks of the result that are not finite are recomputed by the direct sum: in a Winograd tile,
+    infinity and NaN spread to neighbors that do not depend on them.
     """
     filters = w.shape[-2] if turned else w.shape[-1]
     y = buffers.empty((len(x), *(a.out for a in windows), filters), x.dtype)
@@ -170,7 +170,7 @@ def forward(
 def forward_call(
     x: Array, w: Array, y: Array, *, method: Method, windows: Windows, turned: bool
 ) -> StagedCall:
-    """What writes the convolution, and flags of its pieces that are not finite."""
+    """The kernel of the convolution, with flags of non-finite pieces."""
     channels, filters = w.shape[-1:-3:-1] if turned else w.shape[-2:]
     kernel = _kernel(
         method, method.forward, dtype_name(x.dtype), windows, channels, filters, turned
@@ -191,12 +191,12 @@ def forward_call(
 
 
 def _flags(method: Method, pieces: int) -> Flags | int:
-    """Those of pieces with results that are not finite, where a method has to tell."""
+    """The flags of pieces with non-finite results, where a method needs them."""
     return Flags(pieces) if method.tile > 1 else 0
 
 
 def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Array:
-    """The gradient by the filters; None where it is not finite and wants the direct sum."""
+    """The gradient of the filters; None if it is not finite and needs the direct sum."""
     shape = (*(a.kernel for a in windows), x.shape[-1], g.shape[-1])
     found, x, g = np.empty(shape, x.dtype), np.ascontiguousarray(x), np.ascontiguousarray(g)
     flags = filter_gradient_call(x, g, found, method=method, windows=windows).run()
@@ -206,7 +206,7 @@ def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Arr
 def filter_gradient_call(
     x: Array, g: Array, found: Array, *, method: Method, windows: Windows
 ) -> StagedCall:
-    """What writes the gradient by the filters, and flags of its pieces that are not finite."""
+    """The kernel of the filters' gradient, with flags of non-finite pieces."""
     channels, filters = x.shape[-1], g.shape[-1]
     kernel = _kernel(
         method, method.filter_gradient, dtype_name(x.dtype), windows, channels, filters
@@ -231,14 +231,14 @@ def filter_gradient_call(
 
 
 class _Phase(NamedTuple):
-    """Every ``stride``-th element along an axis, and what of the window it is seen by."""
+    """A phase of strides along an axis, with the part of the window that meets it."""
 
     elements: slice
     taps: slice
     positions: slice
-    """The first positions may see none of them."""
+    """The number of first positions that may see no element of it."""
     window: Window
-    """How the positions are seen from there."""
+    """The window relative to the phase."""
 
 
 def _phases(a: Window) -> list[_Phase]:
@@ -255,17 +255,17 @@ def _phases(a: Window) -> list[_Phase]:
 
 
 def scatters(g: Array, windows: Windows, channels: int) -> bool:
-    """Whether ``strided_input_gradient`` is meant for this, and pays."""
+    """Whether ``strided_input_gradient`` supports this, and pays."""
     near = all(a.dilation == 1 for a in windows)
     return near and _pays_directly(g, windows, g.shape[-1], channels)
 
 
 def strided_input_gradient(g: Array, w: Array, windows: Windows) -> Array:
-    """The gradient by the images: a convolution without strides for each phase of the strides."""
+    """The gradient of the images: a convolution without strides for each phase of the strides."""
     shape = (len(g), *(a.size for a in windows), w.shape[-2])
     x = buffers.empty(shape, g.dtype)
     if any(a.stride > a.kernel for a in windows):
-        x.fill(0)  # some elements are seen by no window
+        x.fill(0)  # some elements are in no window
     for phases in product(*[_phases(x) for x in windows]):
         own = tuple(p.window for p in phases)
         aim = x[(slice(None), *(p.elements for p in phases))]

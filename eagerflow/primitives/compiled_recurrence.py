@@ -1,6 +1,6 @@
-"""Recurrent networks over whole sequences as machine code: how the work is cut, and its memory.
+"""Recurrent networks over whole sequences as machine code: division of work, and memory.
 
-Which blocks are summed up in registers, and how threads share the work, changes no bits.
+The choice of register blocks and the division among threads do not change the bits.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
 
-MIN_PRODUCTS = 1 << 14  # multiplications from which making a kernel pays
-MIN_THREAD_PRODUCTS = 1 << 22  # of one thread, from which waking another one pays
-MIN_STEP_PRODUCTS = 1 << 15  # of one thread and step, from which threads may wait for each other
-MIN_THREAD_ROWS = 8  # examples of one thread, so that it seldom reads weights from memory
-MIN_JOINED_ROWS = 4  # examples from which a step makes its inputs' products itself
-MIN_STREAMED_BYTES = 1 << 22  # of values of gates, which caches would lose anyway
+MIN_PRODUCTS = 1 << 14  # multiplications from which compiling a kernel pays
+MIN_THREAD_PRODUCTS = 1 << 22  # of one thread, from which using another one pays
+MIN_STEP_PRODUCTS = 1 << 15  # of one thread and step, from which synchronizing threads pays
+MIN_THREAD_ROWS = 8  # examples of one thread, so that it rarely reads weights from memory
+MIN_JOINED_ROWS = 4  # examples from which a step computes its inputs' products itself
+MIN_STREAMED_BYTES = 1 << 22  # of gates' values, which would be evicted from caches anyway
 MAX_BLOCK_VECTORS, MAX_BLOCK_ROWS = 8, 8
 AHEAD_ROWS = 3 * MAX_BLOCK_ROWS  # of inputs, for which the block of their products is chosen
-LATENCY = 8  # products on their way at once, below which the next ones wait
+LATENCY = 8  # products in flight, below which later ones wait
 
 
 class Size(NamedTuple):
-    """How large a recurrence is."""
+    """The dimensions of a recurrence."""
 
     batch: int
     steps: int
@@ -51,19 +51,19 @@ class Size(NamedTuple):
 
 
 def size_of(x: Array, recurrent_kernel: Array) -> Size:
-    """The size of a recurrence over ``x``."""
+    """The dimensions of a recurrence over ``x``."""
     batch, steps, width = x.shape
     return Size(batch, steps, width, recurrent_kernel.shape[0])
 
 
 def size_of_gradient(state: Array) -> Size:
-    """The size of what goes back through the steps of a network with these states."""
+    """The dimensions of the backward recurrence for these states."""
     batch, steps, units = state.shape
     return Size(batch, steps, 0, units)
 
 
 def takes(cell: str, dtype: Any, size: Size) -> bool:
-    """Whether machine code is meant for a network of this size, and pays."""
+    """Whether machine code supports a network of this size, and pays."""
     if dtype.char not in "fd" or 0 in (size.batch, size.steps, size.units):
         return False
     return generated.pays(_products(cell, size), MIN_PRODUCTS)
@@ -80,17 +80,16 @@ def _products(cell: str, size: Size) -> int:
 def _block(
     examples: int, units: int, sums: int, lines: int, lanes: int, registers: int
 ) -> tuple[int, int, int]:
-    """Lanes, vectors of units, and examples of a block.
+    """The lanes, vectors of units, and examples of a block.
 
-    A unit has so many ``sums``, to which products with so many ``lines`` are added. The block is
-    the one that covers everything in the fewest cycles, each of which makes two products or reads
-    two operands.
+    A unit has ``sums`` accumulators, to which products with ``lines`` lines of weights are added.
+    The block minimizes the number of cycles, each of which does two products or reads two operands.
     """
     while lanes > 4 and units <= lanes // 2:
         lanes //= 2
     vectors, found = -(-units // lanes), []
     for wide in range(1, min(vectors, MAX_BLOCK_VECTORS) + 1):
-        # A line that only one row needs is read by the products themselves.
+        # A line for a single row is a memory operand of the products.
         high = (registers - 2 - lines * wide) // (sums * wide)
         high = max(min(high, MAX_BLOCK_ROWS, examples), 1)
         if vectors % wide or (wide > 1 and high * sums * wide > registers - 2):
@@ -104,28 +103,28 @@ def _block(
 
 
 class _Network(NamedTuple):
-    """What a call depends on, besides the numbers in its arrays."""
+    """The parameters of a call, besides the contents of its arrays."""
 
     cell: str
     dtype: Any
     size: Size
     reverse: bool
     kept: bool
-    """Whether there is an array for the values of gates."""
+    """Whether there is an array for gates' values."""
     masked: bool
     biased: bool
     given: tuple[bool, ...]
-    """Which of the states before the first step are given."""
+    """Which initial states are given."""
     by_cells: bool = False
-    """Whether there are gradients by the cell states of all steps."""
+    """Whether there are gradients of the cell states of all steps."""
 
 
 def _kernel(
     writer: type[RecurrenceWriter], network: _Network, sums: int, lines: int, streams: bool
 ) -> StagedKernel[Any]:
-    """The kernel for a network, each unit of which has so many ``sums``; see ``_block``.
+    """The kernel for a network with ``sums`` accumulators per unit; see ``_block``.
 
-    Values of gates that it ``streams`` are written past the caches where they are many.
+    Gates' values that it ``streams`` bypass the caches if they are many.
     """
     name, (batch, _, width, units) = dtype_name(network.dtype), network.size
     most, registers = processor(name)
@@ -148,7 +147,7 @@ def _kernel(
         network.biased,
         network.given,
         network.by_cells,
-        # All vectors are whole then, and placed.
+        # So all vectors are whole and aligned.
         streams and units % lanes == 0 and _many(network),
     )
     return _kernel_of(writer, config)
@@ -160,12 +159,12 @@ def _kernel_of(writer: type[RecurrenceWriter], config: RecurrenceConfig) -> Stag
 
 
 def _examples(batch: int) -> int:
-    """What a kernel has to know of a batch: that there are few, or many, of which all are alike."""
+    """The batch size as a kernel sees it: exact if small, one value for all larger ones."""
     return batch if batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
 
 
 def _many(network: _Network) -> bool:
-    """Whether the values of all gates are so many that caches would lose them."""
+    """Whether gates' values are so many that caches would evict them."""
     size, cell = network.size, CELLS[network.cell]
     elements = size.batch * size.steps * cell.values * size.units
     least = max(MIN_STREAMED_BYTES, buffers.MIN_POOLED_BYTES)
@@ -173,9 +172,9 @@ def _many(network: _Network) -> bool:
 
 
 def _shares(network: _Network, blocks: int, helpers: int) -> tuple[int, int]:
-    """How many threads have parts of the examples, and how many parts of the units of each step.
+    """The numbers of threads by examples, and by units of each step.
 
-    Threads with examples of their own never wait for each other.
+    Threads with separate examples need no synchronization.
     """
     size, whole = network.size, _products(network.cell, network.size)
     many = max(min(1 + helpers, whole // MIN_THREAD_PRODUCTS), 1)
@@ -187,7 +186,7 @@ def _shares(network: _Network, blocks: int, helpers: int) -> tuple[int, int]:
 
 
 class _Prepared(NamedTuple):
-    """What is the same in all calls for networks that are alike."""
+    """The state shared by all calls for networks of the same form."""
 
     kernel: StagedKernel[Any]
     cut: tuple[int, int, int, int]
@@ -196,7 +195,7 @@ class _Prepared(NamedTuple):
     values: dict[str, Any]
 
     def call(self, **arrays: Any) -> StagedCall:
-        """What does all steps on arrays, or on copies in row-major order; None is for no array."""
+        """Run all steps on arrays, or on row-major copies; None stands for a missing array."""
         values = self.values.copy()
         for name, x in arrays.items():
             if x is not None:
@@ -205,7 +204,7 @@ class _Prepared(NamedTuple):
 
 
 def _prepared(own: StagedKernel[Any], network: _Network, helpers: int, **rooms: int) -> _Prepared:
-    """A kernel with its work cut for so many other threads, and memory of so many bytes."""
+    """A kernel with its work divided among other threads, and working memory."""
     writer, (batch, steps, *_) = own.writer, network.size
     by_rows, by_units = _shares(network, writer.blocks, helpers)
     last = steps - 1 if network.reverse is writer.onward else 0
@@ -240,7 +239,7 @@ def forward(
     reverse: bool,
     keep: bool,
 ) -> tuple[Any, ...]:
-    """The states of all steps, and with ``keep`` the values of the gates; see ``recurrence``."""
+    """The states of all steps, and with ``keep`` the gates' values; see ``recurrence``."""
     found, (batch, steps, _, units) = CELLS[cell], size_of(x, recurrent_kernel)
     sizes = [units] * found.states
     if keep and found.beside is not None:
@@ -261,7 +260,7 @@ def forward_call(
     reverse: bool,
     made: Sequence[Array],
 ) -> StagedCall:
-    """What writes the states, and the values of the gates where ``made`` has an array for them."""
+    """The kernel of the states, and of the gates' values if ``made`` has an array for them."""
     states = CELLS[cell].states
     network = _Network(
         cell,
@@ -296,7 +295,7 @@ def _forward(network: _Network, helpers: int) -> _Prepared:
         network.kept,
     )
     plane = batch * own.writer.plane_bytes
-    rooms = {"handed": 2 * plane}  # which are read and written in turn
+    rooms = {"handed": 2 * plane}  # used alternately
     if found.states > 1:
         rooms["cells"] = plane
     if not joined and not network.kept:
@@ -314,7 +313,7 @@ def gradient(
     mask: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:
-    """Gradients by the values of gates, their sums over time, and by the starts."""
+    """Gradients of the gates' values, their sums over time, and those of the initial states."""
     found, (batch, steps, units), dtype = CELLS[cell], state.shape, state.dtype
     made = (
         buffers.empty((batch, steps, found.values * units), dtype),
@@ -336,7 +335,7 @@ def gradient_call(
     reverse: bool,
     made: Sequence[Array],
 ) -> StagedCall:
-    """What writes all that ``gradient`` gives."""
+    """The kernel of all results of ``gradient``."""
     network = _Network(
         cell,
         state.dtype,

@@ -1,11 +1,11 @@
-"""Convolution on the CPU: machine code of its own, or tiles of columns and matrix products.
+"""Convolution on the CPU: machine code, or tiles of columns and matrix products.
 
-Machine code takes convolutions over one or two axes in one group that are large enough, where
-there is a compiler. What is left goes to NumPy in tiles of columns ("im2col"), or to ``winograd``.
+Machine code is used for large enough convolutions over one or two axes in one group, if there is a
+compiler. Others use NumPy with tiles of columns ("im2col"), or ``winograd``.
 
-The work is cut into blocks of images, or of rows of one image, that stay in the caches; the
-cuts depend on shapes alone, and sums over blocks are made in a fixed order, so results have
-the same bits with any number of threads.
+The work is cut into blocks of images, or of rows of one image, that stay in the caches; the blocks
+depend only on shapes, and sums over blocks have a fixed order, so results are bit-identical for any
+number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
 from eagerflow.spec import Array
 
-# Where fewer floats of a window lie side by side, columns are copied along the positions.
+# With fewer contiguous floats in a window, columns are copied along the positions.
 MIN_RUN_ELEMENTS = 32
 
 
@@ -42,7 +42,7 @@ def _rows(block: Block, windows: Windows) -> Windows:
 
 
 def _covered(x: Array, block: Block, windows: Windows, planes: bool = False) -> Array:
-    """The part of the images that a block's windows cover, zeros beyond their edges."""
+    """The part of the images covered by a block's windows, zero-padded."""
     spans = [(-w.before, (w.out - 1) * w.stride + w.extent) for w in windows]
     return load(x, block, spans, planes)
 
@@ -65,7 +65,7 @@ def _window_view(part: Any, windows: Windows, groups: int) -> Array:
 
 
 def columns_of(x: Array, block: Block, windows: Windows, groups: int) -> Array:
-    """(groups, images * positions, window * channels / groups), in memory that is reused."""
+    """(groups, images * positions, window * channels / groups), in reused memory."""
     windows = _rows(block, windows)
     rank, channels = len(windows), x.shape[-1] // groups
     window = prod(w.kernel for w in windows) * channels
@@ -76,7 +76,7 @@ def columns_of(x: Array, block: Block, windows: Windows, groups: int) -> Array:
     planes = run_length < min(MIN_RUN_ELEMENTS, windows[-1].out)
     view = _window_view(_covered(x, block, windows, planes), windows, groups)
     inside, outside = list(range(1 + rank)), list(range(1 + rank, 1 + 2 * rank))
-    # Few channels are copied along the positions instead, into a transposed matrix.
+    # Few channels are instead copied along the positions, into a transposed matrix.
     of_window = [*outside, 2 + 2 * rank]
     order = [*of_window, *inside] if planes else [*inside, *of_window]
     view = view.transpose(1 + 2 * rank, *order)
@@ -94,7 +94,7 @@ def by_group(matrix: Array, groups: int) -> Array:
 
 
 def cuts_for(images: int, windows: Windows, window: int, filters: int) -> list[Block]:
-    """Blocks whose columns stay in the caches."""
+    """Blocks with columns that stay in the caches."""
     target = min(max(2**18 // max(window, 1), 256), 8192)
     per_row = prod(w.out for w in windows[1:])
     return cut(images, windows[0].out, per_row, target, 2 * window * filters)
@@ -106,7 +106,7 @@ def cuts_for(images: int, windows: Windows, window: int, filters: int) -> list[B
 def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = False) -> Array:
     """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``.
 
-    ``turned`` says that ``w`` has the filters of a convolution that this one leads back.
+    ``turned`` means that ``w`` are the filters of the convolution whose input gradient this is.
     """
     sizes = w.shape[-1:-3:-1] if turned else w.shape[-2:]
     if groups == 1 and (method := next(methods_for(x, windows, *sizes), None)):
@@ -137,7 +137,7 @@ def _compiled(method: Method, x: Array, w: Array, windows: Windows, turned: bool
 
 
 def _direct(x: Array, w: Array, windows: Windows, groups: int) -> Callable[[Any, Block], None]:
-    """What fills a block of a result: columns times filters."""
+    """The function that fills a block of a result: columns times filters."""
     weights = np.ascontiguousarray(by_group(w.reshape(-1, w.shape[-1]), groups))
 
     def fill(y: Array, block: Block) -> None:
@@ -150,7 +150,7 @@ def _direct(x: Array, w: Array, windows: Windows, groups: int) -> Callable[[Any,
 
 
 def _depthwise(x: Array, w: Array, windows: Windows, y: Array) -> Array:
-    """Each channel with filters of its own: products and sums, position by position."""
+    """Depthwise convolution: products and sums, position by position."""
     channels, each = x.shape[-1], y.shape[-1] // x.shape[-1]
     weights = w.reshape(*(a.kernel for a in windows), channels, each)
 
@@ -175,7 +175,7 @@ def _depthwise_cuts(windows: Windows, y: Array) -> list[Block]:
 
 
 def _depthwise_taps(x: Array, block: Block, windows: Windows) -> Any:
-    """Each place in the window, and what it sees of the images at a block's positions."""
+    """Each offset in the window, with the part of the images under it at a block's positions."""
     windows = _rows(block, windows)
     view = _window_view(_covered(x, block, windows), windows, 1)[..., 0, :, None]
     before = (slice(None),) * (1 + len(windows))
@@ -210,7 +210,7 @@ def filter_gradient(x: Array, g: Array, windows: Windows, groups: int) -> Array:
 
 
 def _in_one_group(x: Array, g: Array, windows: Windows, shape: Any) -> Array | None:
-    """The gradient by ways that know no groups; None where none of them is meant for it."""
+    """The gradient by methods without groups; None if none supports it."""
     for method in methods_for(x, windows, *shape[-2:]):
         found = compiled_convolution.filter_gradient(method, x, g, windows)
         if found is not None:
@@ -252,13 +252,13 @@ def input_gradient(g: Array, w: Array, windows: Windows, groups: int) -> Array:
 
 
 def _leads_back(w: Any, windows: Windows, groups: int) -> bool:
-    """Whether the gradient is the convolution of g with the filters turned round."""
+    """Whether the gradient is the convolution of g with flipped filters."""
     channels = w.shape[-2] * groups
     return all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1])
 
 
 def _turned(w: Array, groups: int) -> Array:
-    """The filters that take g's channels to those of x, back to front along each axis."""
+    """The filters from g's channels to those of x, flipped along each axis."""
     kernel, channels, filters = w.shape[:-2], w.shape[-2], w.shape[-1] // groups
     flipped = w[(slice(None, None, -1),) * len(kernel)]
     split = np.moveaxis(flipped.reshape(*kernel, channels, groups, filters), -1, -3)
@@ -266,7 +266,7 @@ def _turned(w: Array, groups: int) -> Array:
 
 
 def _scatter(g: Array, w: Array, windows: Windows, groups: int, x: Array) -> None:
-    """Add each position's share of the gradient to what its window saw, image by image."""
+    """Add each position's contribution to its window, image by image."""
     places = list(taps(windows))
     positions = prod(a.out for a in windows)
     blocks = cut(len(g), 1, positions, 1024, 2 * w.size // groups)
@@ -283,13 +283,13 @@ def _scatter(g: Array, w: Array, windows: Windows, groups: int, x: Array) -> Non
 
 
 def _shares(flat: Array, w: Array, groups: int, places: Any) -> Any:
-    """For each place in the window what the positions give to the element there.
+    """For each offset in the window, the contributions of all positions.
 
     The results have the shape (positions, channels).
     """
     channels, filters = w.shape[-2], w.shape[-1] // groups
     if groups == 1 and channels <= 4:
-        # A product for each place would be too narrow, so one gives them all.
+        # A product for each offset would be too narrow, so one computes all of them.
         kernel = w.shape[:-2]
         table = w.reshape(-1, filters) @ flat.T
         table = table.reshape(*kernel, channels, -1)
@@ -308,15 +308,15 @@ def _shares(flat: Array, w: Array, groups: int, places: Any) -> Any:
 
 # As steps of a plan's segment --------------------------------------------------------------------
 
-# Each function takes specs and gives what makes one of ``conv``, ``conv_filter_gradient`` and
-# ``conv_input_gradient`` from arrays of two arguments and of the result; None where machine code
-# is not meant for that.
+# Each function takes specs and returns a segment's call of ``conv``, ``conv_filter_gradient`` or
+# ``conv_input_gradient``, on the arrays of two arguments and of the result; None if machine code
+# does not support it.
 
 
 def native_forward(
     x: Any, w: Any, windows: Windows, groups: int, turned: bool = False
 ) -> Callable[..., Any] | None:
-    """The convolution, or that with turned filters."""
+    """The convolution, or the one with flipped filters."""
     sizes = w.shape[-1:-3:-1] if turned else w.shape[-2:]
     method = next(methods_for(x, windows, *sizes), None) if groups == 1 else None
     if method is None:
@@ -327,7 +327,7 @@ def native_forward(
 def native_filter_gradient(
     x: Any, g: Any, windows: Windows, groups: int
 ) -> Callable[..., Any] | None:
-    """The gradient by the filters."""
+    """The gradient of the filters."""
     sizes = x.shape[-1], g.shape[-1]
     method = next(methods_for(x, windows, *sizes), None) if groups == 1 else None
     if method is None:
@@ -338,7 +338,7 @@ def native_filter_gradient(
 def native_input_gradient(
     g: Any, w: Any, windows: Windows, groups: int
 ) -> Callable[..., Any] | None:
-    """The gradient by the images, where it is a convolution without strides."""
+    """The gradient of the images, where it is a convolution without strides."""
     if not _leads_back(w, windows, groups):
         return None
     return native_forward(g, w, tuple(a.back for a in windows), groups, turned=True)

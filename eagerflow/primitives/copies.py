@@ -1,4 +1,4 @@
-"""Arrays copied to places of another one, as steps of segments."""
+"""Copies of arrays into parts of another one, as steps of segments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class _Part(NamedTuple):
-    """A call that writes to so many bytes behind the result's start, from arrays of the step."""
+    """A call that writes at a byte offset in the result, from arrays of the step."""
 
     call: FixedCall
     places: list[int]
@@ -27,7 +27,7 @@ class _Part(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Copies that together are a step; ``result`` is the place of the array that they write."""
+    """Copies that form a step; ``result`` is the index of the array that they write."""
 
     parts: list[_Part]
     result: int
@@ -36,7 +36,7 @@ class Copies(NamedTuple):
     chain_rows: None = None
 
     def member(self, rows: int) -> None:
-        """It is part of no chain."""
+        """Not part of chains."""
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """A job for each part."""
@@ -49,7 +49,7 @@ class Copies(NamedTuple):
 
 
 def _written(sources: Sequence[Array], target: Array) -> FixedCall | None:
-    """What writes an array, or zeros if there is none, to all of a view."""
+    """The kernel that copies an array, or zeros if there is none, to a view."""
     real = [i for i, n in enumerate(target.shape) if n != 1]
     at = (*(slice(None) if n != 1 else 0 for n in target.shape), ...)
     sizes = {_LETTERS[i]: target.shape[axis] for i, axis in enumerate(real)} or {"a": 1}
@@ -80,9 +80,9 @@ def _start(array: Array) -> int:
 def copies(
     sources: Sequence[Array], targets: Sequence[Array], out: Array, clear: bool = False
 ) -> Copies | None:
-    """Copies of arrays to as many views of ``out``, which is zero elsewhere if it is to be clear.
+    """Copies of arrays to as many views of ``out``, which is zeroed elsewhere if ``clear``.
 
-    None where no kernel makes one of them.
+    None if one of them has no kernel.
     """
     parts = [_Part(call, [], 0)] if clear and (call := _written([], out)) is not None else []
     if clear and not parts:
@@ -99,7 +99,7 @@ def copies(
 
 
 def joined(*arrays: Array, axis: int) -> Copies | None:
-    """What concatenates arrays into the last one, along an axis."""
+    """The kernel that concatenates arrays into the last one, along an axis."""
     *sources, out = arrays
     ends = np.cumsum([x.shape[axis] for x in sources]).tolist()
     before = (slice(None),) * (axis % out.ndim)
@@ -109,13 +109,13 @@ def joined(*arrays: Array, axis: int) -> Copies | None:
 
 
 def copied(source: Array, out: Array) -> Copies | None:
-    """What copies an array to another one."""
+    """The kernel that copies an array to another one."""
     return copies([source], [out], out)
 
 
 def scattered(source: Array, out: Array, index: Any) -> Copies | None:
-    """What writes an array to the part of ``out`` that an index selects, and zeros elsewhere.
+    """The kernel that writes an array to the indexed part of ``out``, and zeros elsewhere.
 
-    ``index`` has no arrays in it.
+    ``index`` contains no arrays.
     """
     return copies([source], [out[index]], out, clear=True) if out.size else None

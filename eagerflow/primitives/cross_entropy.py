@@ -1,9 +1,9 @@
 """Cross-entropies of logits in NumPy arrays, and their gradients.
 
-What is computed for each row follows from one body (``codegen/numpy/rows.py``). Written out are the
-last steps on one number for each example, so that logarithms take a vector at a time, and that
-the logit of a class is looked up, where a region would compare the number of each class. ``at``
-is the axis of the classes, counted from the front, everywhere.
+The computation of each row is a single body (``codegen/numpy/rows.py``). Separate are the last
+steps on one number for each example, so that logarithms are vectorized, and the lookup of a class's
+logit, for which a region would compare all class numbers. ``at`` is always the axis of the classes,
+counted from the front.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from eagerflow.primitives.softmax import softmax_body
 
 
 def dense_body(s: Any, logits: Any, labels: Any) -> Any:
-    """What the loss of each example is made of: sums of powers, of labels, and of products."""
+    """The parts of each example's loss: sums of powers, of labels, and of products."""
     shifted = s.subtract(logits, s.max(logits, "n"))
-    # A class of probability 0 adds nothing, also where its logit is -inf.
+    # A class of probability 0 adds nothing, even if its logit is -inf.
     products = s.select(s.equal(labels, 0), 0, s.multiply(labels, shifted))
     return s.sum(s.exp(shifted), "n"), s.sum(labels, "n"), s.sum(products, "n")
 
@@ -45,13 +45,13 @@ def dense(logits: Any, labels: Any, at: int) -> Any:
         loss, weight, given = generated.rows(dense_body, at, logits, labels)
         np.multiply(np.log(loss, loss), weight, loss)
         return np.subtract(loss, given, loss)
-    # NumPy takes as long to select as for all else, and hardly ever finds what it looks for.
+    # NumPy's selection takes as long as all the rest, and is rarely needed.
     loss = _LOSS(at, logits, labels, certain=False)
     return _LOSS(at, logits, labels, certain=True) if math.isnan(add_up(loss, None)) else loss
 
 
 def dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
-    """The gradient of ``dense`` by each logit, where ``g`` is that of the losses."""
+    """The gradient of ``dense`` for each logit, where ``g`` is that of the losses."""
     right = s.multiply(softmax_body(s, logits), s.sum(labels, "n"))
     return s.multiply(s.subtract(right, labels), g)
 
@@ -60,24 +60,24 @@ _DENSE_GRADIENT = RowKernel(dense_gradient_body)
 
 
 def dense_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
-    """The gradient of ``dense`` by its logits, where ``g`` is that of the losses."""
+    """The gradient of ``dense`` for its logits, where ``g`` is that of the losses."""
     return _DENSE_GRADIENT(at, logits, labels, g)
 
 
 # Numbers of classes as labels --------------------------------------------------------------------
 
-MIN_GATHERED_CLASSES = 32  # above which finding one element costs less than to compare numbers
+MIN_GATHERED_CLASSES = 32  # above which a lookup is cheaper than comparing all class numbers
 
 
 def sparse_body(s: Any, logits: Any, labels: Any) -> Any:
-    """What the loss of each example is made of: the sum of powers, and the logit of its class."""
+    """The parts of each example's loss: the sum of powers, and the logit of its class."""
     shifted = s.subtract(logits, s.max(logits, "n"))
     chosen = s.select(s.equal(s.position("n"), labels), shifted, 0)
     return s.sum(s.exp(shifted), "n"), s.sum(chosen, "n")
 
 
 def sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
-    """The gradient of ``sparse`` by each logit, where labels are int64."""
+    """The gradient of ``sparse`` for each logit, with int64 labels."""
     share = softmax_body(s, logits)
     right = s.equal(s.position("n"), labels)
     return s.multiply(s.select(right, s.subtract(share, 1), share), g)
@@ -97,7 +97,7 @@ _SOFTMAX = RowKernel(softmax_body)
 
 
 def _compares(logits: Any, at: int) -> bool:
-    """Whether a region that compares the numbers of classes is quickest."""
+    """Whether a region that compares class numbers is fastest."""
     return generated.takes(logits) and logits.shape[at] <= MIN_GATHERED_CLASSES
 
 
@@ -107,7 +107,7 @@ def _wide(numbers: Any, at: int) -> Any:
 
 
 def sparse(logits: Any, labels: Any, at: int) -> Any:
-    """The loss of each example, where ``labels`` holds the number of its class, in range."""
+    """The loss of each example, where ``labels`` are class numbers in range."""
     if _compares(logits, at):
         numbers = labels.astype(np.int64, copy=False)
         loss, chosen = generated.rows(sparse_body, at, logits, numbers)
@@ -120,7 +120,7 @@ def sparse(logits: Any, labels: Any, at: int) -> Any:
 
 
 def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
-    """The gradient of ``sparse`` by its logits, where ``g`` is that of the losses."""
+    """The gradient of ``sparse`` for its logits, where ``g`` is that of the losses."""
     if _compares(logits, at):
         numbers = labels.astype(np.int64, copy=False)
         return generated.rows(sparse_gradient_body, at, logits, numbers, g)

@@ -1,6 +1,6 @@
 """Products of matrices, and convolutions, of 8-bit integers: generated kernels, or exact floats.
 
-Sums are int32, whatever computes them; beyond 2³¹ they wrap.
+Sums are always int32; beyond 2³¹ they wrap.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
 
 SUMS = np.dtype(np.int32)
-_EXACT = 1 << 24  # integers up to here are float32 exactly
+_EXACT = 1 << 24  # integers up to here are exact in float32
 
 
 def multiply(a: Array, b: Array, out: Array) -> Array:
@@ -30,7 +30,7 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
 
 
 def _multiply_floats(a: Any, b: Any, out: Any) -> None:
-    """Products by BLAS, of so many terms at once that sums of float32 are exact."""
+    """Products by BLAS, in chunks of terms with exact float32 sums."""
     terms = _EXACT // (_largest(a) * _largest(b))
     out[...] = 0
     threads.dismiss()
@@ -41,7 +41,7 @@ def _multiply_floats(a: Any, b: Any, out: Any) -> None:
 
 
 def _largest(x: Any) -> int:
-    """The largest magnitude that numbers of an array's dtype have."""
+    """The largest magnitude in an array's dtype."""
     limits = np.iinfo(x.dtype)
     return max(-int(limits.min), int(limits.max))
 
@@ -49,7 +49,7 @@ def _largest(x: Any) -> int:
 def convolve(x: Array, w: Array, windows: Windows, groups: int, out: Array | None = None) -> Array:
     """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``, as int32.
 
-    ``out`` is C-contiguous memory for it.
+    ``out`` is C-contiguous.
     """
     shape = len(x), *(a.out for a in windows), w.shape[-1]
     y = buffers.empty(shape, SUMS) if out is None else out

@@ -1,7 +1,7 @@
-"""Products of matrices by generated kernels: which kernel for which shapes, and how they are cut.
+"""Products of matrices by generated kernels: choice of kernel, and division of work.
 
-A number of the result is the sum over all terms in their order, whatever the pieces are; so
-results have the same bits with any number of threads.
+An element of the result is the sum over all terms in order, for any division of work; so results
+are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
 
 MIN_SHARED_TERMS = {1: 1 << 19, 2: 1 << 22, 4: 1 << 24}
-"""Multiplications from which several threads pay, by how many are made at once in a lane."""
+"""Multiplications from which several threads pay, by the number of terms in a lane."""
 MIN_GENERATED = 1 << 15  # multiplications of bytes, or by them, from which a kernel's call pays
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
 SUMS_BYTES = 1 << 18  # of a piece
-SHARED_HEIGHT = 128  # rows of a piece where there are several of a product
-PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
-BEYOND = 0.02  # what panels of twice that size take longer
-MIN_SUMS = 10  # that go on side by side
-ROW_CYCLES = 6  # of each row of a block, besides its products
+SHARED_HEIGHT = 128  # rows of a piece if a product has several
+PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the L1 cache
+BEYOND = 0.02  # the relative slowdown of panels of twice that size
+MIN_SUMS = 10  # independent sums
+ROW_CYCLES = 6  # of overhead for each row of a block
 BLOCK_WIDTHS = (1, 2, 3, 4, 6, 8, 12)
 
 _FLOATS = ("float32", "float64")
@@ -60,14 +60,14 @@ _SUMS = {
     **{(x, x, out): "float32" for x in _HALVES for out in (x, "float32")},
     **{(x, "int8", "int32"): "int32" for x in _BYTES},
 }
-"""Types of two factors and of the product, to that of the sums."""
+"""From the types of two factors and of the result to that of the sums."""
 
 
 @cache
 def terms_of(a: str, b: str, out: str) -> Terms | None:
-    """How matrices of these types are multiplied; None where there are no kernels for them."""
+    """The method for products of these types; None if there are no kernels for them."""
     many = 4 if machine_code.host().has_byte_products else 2
-    if a == b == out and out in _BYTES:  # the low bits are the same with and without a sign
+    if a == b == out and out in _BYTES:  # the low bits do not depend on the signs
         return Terms("uint8", "int8", "int8", "int32", many)
     sums = _SUMS.get((a, b, out))
     if sums is None:
@@ -76,7 +76,7 @@ def terms_of(a: str, b: str, out: str) -> Terms | None:
 
 
 class Matrices(NamedTuple):
-    """Shapes and strides, in bytes, of products ``a @ b`` of matrices one behind the other."""
+    """Shapes and strides, in bytes, of a sequence of products ``a @ b``."""
 
     terms: Terms
     products: int
@@ -84,20 +84,20 @@ class Matrices(NamedTuple):
     depth: int
     columns: int
     a: tuple[int, int, int]
-    """Bytes between matrices, between rows, between terms."""
+    """Strides in bytes of matrices, rows and terms."""
     b: tuple[int, int, int]
-    """Bytes between matrices, between terms, between columns."""
+    """Strides in bytes of matrices, terms and columns."""
     c: tuple[int, int]
-    """Bytes between matrices, between rows."""
+    """Strides in bytes of matrices and rows."""
 
     @property
     def multiplications(self) -> int:
-        """How many there are."""
+        """The number of products."""
         return self.products * self.rows * self.depth * self.columns
 
 
 def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
-    """What is to be multiplied; None where matrices do not lie as the kernels read them."""
+    """The products of arrays; None if kernels do not support their layout."""
     terms = terms_of(*(dtype_name(x.dtype) for x in (a, b, out)))
     if terms is None:
         return None
@@ -124,7 +124,7 @@ def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
 
 
 def _steps(x: Array, batch: tuple[int, ...]) -> int | None:
-    """Bytes from one matrix of a stack to the next; None where these differ."""
+    """The stride in bytes of the matrices of a stack; None if it is not constant."""
     lead = x.ndim - 2
     shape = (1,) * (len(batch) - lead) + x.shape[:lead]
     strides = (0,) * (len(batch) - lead) + x.strides[:lead]
@@ -143,7 +143,7 @@ def _steps(x: Array, batch: tuple[int, ...]) -> int | None:
 
 
 def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[int, int]:
-    """Strides, with those of axes of size 1, which say nothing, as if all was in one piece."""
+    """Strides, with those of axes of size 1, which are arbitrary, set as for contiguous arrays."""
     first, last = strides
     if sizes[1] == 1:
         last = item if first != item or sizes[0] == 1 else last
@@ -153,11 +153,11 @@ def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[
 
 
 def block_for(rows: int, vectors: int, units: int, registers: int, size: int) -> RegisterBlock:
-    """The block of sums with which so many rows and vectors of columns take the fewest cycles.
+    """The block of sums that minimizes cycles for a number of rows and vectors of columns.
 
-    A cycle makes two products and reads two operands; a sum waits four cycles for the next one,
-    and now and then for memory. Each row of a block takes some more. Panels of so many ``units``
-    of vectors of ``size`` bytes are read again and again from the first cache.
+    A cycle does two products and reads two operands; each sum has a latency of four cycles, plus
+    occasional memory stalls. Each row of a block adds overhead. Panels of ``units`` units of
+    vectors of ``size`` bytes are repeatedly read from the L1 cache.
     """
     found, units = [], min(units, DEPTH)
     for high, wide in _blocks(registers):
@@ -177,7 +177,7 @@ def _blocks(registers: int) -> Iterator[tuple[int, int]]:
 
 
 def config_of(given: Matrices, repeated: bool) -> ProductConfig:
-    """The kernel for matrices that lie like these; ``repeated`` with one second matrix."""
+    """The kernel for matrices of these layouts; ``repeated`` with a single second matrix."""
     terms = given.terms
     lanes, registers = processor(terms.sums)
     vectors, units = -(-given.columns // lanes), -(-given.depth // terms.group)
@@ -193,7 +193,7 @@ def config_of(given: Matrices, repeated: bool) -> ProductConfig:
     if given.b[2] != of_b:
         panel = "transposed"
     elif given.rows <= 2 * block.rows and terms.are_plain and not ahead:
-        panel = "direct"  # read so often, they are not packed
+        panel = "direct"  # not packed, as each is read only a few times
     else:
         panel = "packed"
     return ProductConfig(terms, block, rows, panel, ahead)
@@ -201,14 +201,14 @@ def config_of(given: Matrices, repeated: bool) -> ProductConfig:
 
 @kept
 def kernel(config: ProductConfig, writer: type[ProductWriter]) -> StagedKernel[Any]:
-    """The kernel, made now or taken from the cache."""
+    """The kernel, compiled or from the cache."""
     return StagedKernel(writer, config, processor(config.terms.sums)[0])
 
 
 class ProductCall:
-    """Products of matrices of known shapes and strides, ready to be made.
+    """Prepared products of matrices of known shapes and strides.
 
-    Where they are ``repeated`` with one second matrix, that is packed before it is read.
+    If they are ``repeated`` with a single second matrix, that is packed in advance.
     """
 
     def __init__(self, given: Matrices, repeated: bool = False) -> None:
@@ -223,7 +223,7 @@ class ProductCall:
         if isinstance(writer, PackedProductWriter):
             self.room["packed_panels"] = writer.panels(*sizes)
         self.workspace = sum(self.room.values())
-        """Bytes of memory for what is packed for all threads."""
+        """Bytes of memory for data that is packed for all threads."""
         self.many = threads.thread_count() if self._shared else 1
         self._whole: tuple[StagedKernel[Any], Any] | None = None
         """The kernel of all stages, and its frame."""
@@ -245,7 +245,7 @@ class ProductCall:
         }
 
     def _chosen(self) -> tuple[ProductConfig, type[ProductWriter]]:
-        """What the kernel depends on, and what writes it."""
+        """The parameters of the kernel, and its writer class."""
         config = config_of(self.given, self.repeated)
         return config, PackedProductWriter if config.ahead else ProductWriter
 
@@ -273,14 +273,14 @@ class ProductCall:
                 down = max(down, -(-wanted // across))
             down = min(down, blocks)
         height = round_up(-(-given.rows // down), block.rows)
-        # Sums of several parts stay in the second cache.
+        # Sums of several parts stay in the L2 cache.
         size = height * given.columns * np.dtype(given.terms.sums).itemsize
         across = max(across, min(-(-size // SUMS_BYTES), panels))
         span = -(-panels // across) * panel
         return min(height, given.rows), min(span, given.columns)
 
     def packed(self, b: Array) -> Array:
-        """The panels of a second matrix, in memory of their own."""
+        """The packed panels of a second matrix, in memory of their own."""
         own = kernel(self.config, PackWriter)
         panels = new_lines(self.room["packed_panels"])
         frame = self._frame(own, 0, panels)
@@ -289,9 +289,9 @@ class ProductCall:
         return panels
 
     def _frame(self, own: StagedKernel[Any], memory: int, panels: Array | None = None) -> Any:
-        """The frame of one of the kernels, whose threads share memory at this address.
+        """The frame of one of the kernels, with shared memory at this address.
 
-        ``panels`` are those that lie elsewhere.
+        ``panels`` are panels that were packed elsewhere.
         """
         given = self.given
         cut = (given.products * self.pieces, given.columns, 1, self.span)
@@ -306,11 +306,11 @@ class ProductCall:
         return own.filled(cut, self.many, **numbers, **rooms)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
-        """Write the products into ``out``."""
+        """Write the products to ``out``."""
         self.run(a=a, b=b, c=out)
 
     def run(self, **arrays: Array) -> None:
-        """Make the products of arrays, by their names in the frame."""
+        """Compute the products of arrays, given by their names in the frame."""
         if self._whole is None:
             own = kernel(self.config, self.writer)
             self._whole = own, self._frame(own, 0)
@@ -328,11 +328,10 @@ class ProductCall:
     def new_jobs(
         self, step: int, workspace: int, likes: Any, panels: Array | None = None
     ) -> list[Any]:
-        """The jobs of a segment's step, whose arrays are ``a``, ``b`` and the result.
+        """The jobs of a segment's step on the arrays ``a``, ``b`` and the result.
 
-        ``workspace`` is the address of memory of so many bytes, placed for vectors, and
-        ``likes`` tell what the three must have. Packing is a job of its own, unless there are
-        ``panels`` already.
+        ``workspace`` is the address of aligned memory, and ``likes`` are the required layouts of
+        the three. Packing is a separate job, unless ``panels`` are given.
         """
         own = {name: Operand(i, likes[i]) for i, name in enumerate(("a", "b", "c"))}
         if panels is not None:
@@ -344,11 +343,11 @@ class ProductCall:
 
     @property
     def writers(self) -> list[type[ProductWriter]]:
-        """What writes the kernels of its jobs."""
+        """The writers of the kernels of its jobs."""
         return [PackWriter, PackedRowsWriter] if self.config.ahead else [self.writer]
 
     def member(self, rows: int) -> Any:
-        """It as part of a chain of so many rows of the first matrix and of the result."""
+        """The job as part of a chain over rows of the first matrix and of the result."""
         given, chains = self.given, machine().chains
         if not self.config.ahead or given.products != 1 or given.rows != rows:
             return None
@@ -364,7 +363,7 @@ class ProductCall:
         return chains.Member(rows, function, 1, 1, accesses, self._cut_anew, block)
 
     def _cut_anew(self, frame: Any, height: int) -> Any:
-        """Let a job's pieces have so many rows, and all columns."""
+        """Set the rows of a job's pieces, with all columns."""
         at, given = kernel(self.config, PackedRowsWriter).at, self.given
         count = -(-given.rows // height)
         frame[at["piece_rows"]], frame[at["row_pieces"]] = height, count
@@ -389,12 +388,12 @@ class FixedProduct:
 
     def __init__(self, call: ProductCall, likes: Sequence[Like]) -> None:
         self.call, self.likes = call, likes
-        for writer in call.writers:  # whose code is made from now on
+        for writer in call.writers:  # compiled from now on
             kernel(call.config, writer)
 
     @property
     def workspace(self) -> int:
-        """Bytes of memory that all threads share while it runs."""
+        """Bytes of memory that all threads share during a run."""
         return self.call.workspace
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
@@ -403,27 +402,27 @@ class FixedProduct:
 
     @property
     def chain_rows(self) -> int | None:
-        """The rows of a chain that may begin with it."""
+        """The rows of a chain that can begin with it."""
         alone = self.call.config.ahead and self.call.given.products == 1
         return self.call.given.rows if alone else None
 
     @property
     def movable(self) -> bool:
-        """Whether it may be done before or after its neighbours."""
+        """Whether it may be reordered with its neighbors."""
         return True
 
     def member(self, rows: int) -> Any:
-        """It as part of a chain of so many rows; None where it has no such rows."""
+        """The call as part of a chain over rows; None if its rows do not match."""
         return self.call.member(rows)
 
     def repeated(self) -> FixedProduct:
-        """What multiplies many matrices with the same second one."""
+        """The call for many matrices with the same second one."""
         return FixedProduct(prepared(self.call.given, threads.thread_count(), True), self.likes)
 
     def held(self, b: Array) -> FixedProduct:
-        """What multiplies by ``b``, which does not change: 8-bit integers are packed now.
+        """The call with a constant ``b``: 8-bit integers are packed in advance.
 
-        They are so in a quarter of the time that it takes to multiply 30 rows.
+        Packing takes a quarter of the time of multiplying 30 rows.
         """
         given = self.call.given
         if given.terms.b != "int8" or (given.products > 1 and given.b[0]):
@@ -433,7 +432,7 @@ class FixedProduct:
 
 
 class HeldProduct(FixedProduct):
-    """Products by a constant, of which the panels are kept."""
+    """Products by a constant with packed panels."""
 
     chain_rows = None
 
@@ -443,24 +442,24 @@ class HeldProduct(FixedProduct):
 
     @property
     def workspace(self) -> int:
-        """Bytes of memory that all threads share while it runs."""
+        """Bytes of memory that all threads share during a run."""
         return self.call.room["sums"]
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
-        """Its one job."""
+        """Its single job."""
         return self.call.new_jobs(step, workspace, self.likes, self.panels)
 
     def member(self, rows: int) -> Any:
-        """It is part of no chain."""
+        """Not part of chains."""
 
     def repeated(self) -> FixedProduct:
-        """Itself: nothing is packed."""
+        """The call itself: nothing is packed in advance."""
         return self
 
 
 @kept
 def prepared(given: Matrices, thread_count: int, repeated: bool = False) -> ProductCall:
-    """The call for matrices that lie like these."""
+    """The call for matrices of these layouts."""
     return ProductCall(given, repeated)
 
 
@@ -471,12 +470,12 @@ def takes(a: Array, b: Array, out: Any = None) -> bool:
 
 
 def is_thin(a: Array, b: Array) -> bool:
-    """Whether a product of matrices waits for memory, whatever kernel makes it."""
+    """Whether a product of matrices is bound by memory, for any kernel."""
     return bool(min(a.shape[-2], b.shape[-1]) <= MAX_COLUMNS)
 
 
 def multiply(a: Array, b: Array, out: Array) -> Array:
-    """``a @ b`` for stacks of matrices, into ``out``, for dtypes that ``takes`` takes.
+    """``a @ b`` for stacks of matrices, into ``out``, for dtypes supported by ``takes``.
 
     Those are float32 and float64; float16 and bfloat16, whose sums are float32, rounded once if
     ``out`` is not float32; int8, or uint8 and int8, with sums of int32, which wrap; int8 or uint8
@@ -512,7 +511,7 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
 
 
 def fixed(a: Array, b: Array, out: Array) -> FixedProduct | FixedStages | None:
-    """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
+    """The call for a product of such arrays in a segment; None if no kernel supports them."""
     if not (takes(a, b, out.dtype) and out.size and a.shape[-1]):
         return None
     likes = like(a, b, out)
@@ -527,7 +526,7 @@ def fixed(a: Array, b: Array, out: Array) -> FixedProduct | FixedStages | None:
 
 
 def as_matrices(a: Array, b: Array, out: Array) -> tuple[Array, Array, Array]:
-    """Factors and product, with vectors seen as matrices of one row or one column."""
+    """Factors and result, with vectors viewed as matrices of one row or column."""
     if a.ndim < 2:
         a, out = a[None], out[..., None, :] if b.ndim > 1 else out[..., None]
     if b.ndim < 2:

@@ -1,7 +1,7 @@
 """Layer and RMS normalization of NumPy arrays, and their gradient.
 
-Large arrays take a generated kernel, which reads each row from memory once; others the program of
-the same body's steps, in tiles of rows that stay in the processor's cache.
+Large arrays use a generated kernel, which reads each row from memory once; others use the same body
+as NumPy steps, in tiles of rows that stay in the cache.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Axes = tuple[int, ...]
 
 
 class _Rows:
-    """How arrays of one shape become matrices with a row for each set of normalized elements.
+    """The conversion of arrays to matrices with a row for each normalized set of elements.
 
-    ``side_by_side`` leaves axes in their order in memory where the normalized ones are
-    neighbours: what lies behind them is then a second axis of rows.
+    ``side_by_side`` keeps the memory order of axes if the normalized ones are adjacent: later axes
+    are then a second axis of rows.
     """
 
     def __init__(self, shape: tuple[int, ...], axes: Axes, side_by_side: bool = False) -> None:
@@ -47,7 +47,7 @@ class _Rows:
         return "m n" if self.inner == 1 else "a m n"
 
     def matrix(self, x: Any) -> Any:
-        """The rows of ``x``, as a view where that is possible."""
+        """The rows of ``x``, as a view if possible."""
         return self.view(x.transpose(self.order))
 
     def view(self, x: Any) -> Any:
@@ -58,12 +58,12 @@ class _Rows:
         return x.reshape(planes, self.width, self.inner).swapaxes(1, 2)
 
     def back(self, x: Any) -> Any:
-        """An array of ``shape`` with its axes where they were."""
+        """An array of ``shape`` with its axes in the original order."""
         x = x.reshape(self.shape)
         return x if self.order == tuple(range(x.ndim)) else x.transpose(_inverse(self.order))
 
     def all_back(self, outs: Any) -> tuple[Any, Any, Any]:
-        """The gradients by x and by two parameters, as those have their axes."""
+        """The gradients of x and of two parameters, in their shapes."""
         of_x, of_scale, of_offset = outs
         return self.back(of_x), self.parameter(of_scale), self.parameter(of_offset)
 
@@ -72,7 +72,7 @@ class _Rows:
         return parameter.transpose(self.turn).reshape(self.width)
 
     def parameter(self, line: Any) -> Any:
-        """The parameter that ``line`` is a form of."""
+        """The inverse of ``line``."""
         return line.reshape(self.sizes).transpose(_inverse(self.turn))
 
 
@@ -84,9 +84,9 @@ def _inverse(order: Axes) -> list[int]:
 
 
 def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bool) -> Any:
-    """``x`` with mean 0 (where ``center``) and mean square 1 over ``axes``, scaled and shifted.
+    """``x`` with mean 0 (if ``center``) and mean square 1 over ``axes``, scaled and shifted.
 
-    ``scale`` and ``offset``, or None, have the sizes of ``axes`` as their shape.
+    ``scale`` and ``offset``, or None, have the sizes of ``axes`` for a shape.
     """
     given = [p for p in (scale, offset) if p is not None]
     flags = {"center": center, "scaled": scale is not None, "shifted": offset is not None}
@@ -109,7 +109,7 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
 
 
 def _ready_norm(arrays: tuple[Any, ...], axes: Axes, flags: dict[str, bool], made: Any) -> Any:
-    """``norm`` by machine code, of arrays like these."""
+    """``norm`` by machine code, for arrays like these."""
     x, _, *lines = arrays
     rows = _Rows(x.shape, axes, side_by_side=True)
     region = _region(norm_body, x.dtype, 1, rows.axes, len(lines), **flags)
@@ -156,7 +156,7 @@ def norm_body(
 def norm_gradient(
     x: Any, g: Any, scale: Any, axes: Axes, epsilon: float, center: bool
 ) -> tuple[Any, Any, Any]:
-    """Gradients of ``norm`` by x, scale and offset, where ``g`` is that of the result."""
+    """Gradients of ``norm`` for x, scale and offset, where ``g`` is that of the result."""
     if generated.takes(x):
         arrays = x, g, np.array(epsilon, x.dtype), *(() if scale is None else (scale,))
         key, make = (gradient_body, axes, center), partial(_ready_gradient, arrays, axes, center)
@@ -169,7 +169,7 @@ def norm_gradient(
 
 
 def _ready_gradient(arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any) -> Any:
-    """``norm_gradient`` by machine code, of arrays like these."""
+    """``norm_gradient`` by machine code, for arrays like these."""
     x, _, _, *lines = arrays
     rows = _Rows(x.shape, axes)
     region = _region(gradient_body, x.dtype, 2, rows.axes, len(lines), center=center)
@@ -186,10 +186,10 @@ def _ready_gradient(arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any
 def gradient_body(
     s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool, early: bool = True
 ) -> Any:
-    """Gradients by x, scale and offset, in scalar instructions.
+    """Gradients of x, scale and offset, in scalar instructions.
 
-    ``early`` sums up what needs the factor of a row before that is known, so that all sums take
-    one pass.
+    ``early`` computes sums that need a row's factor before it is known, so that all sums take one
+    pass.
     """
     middle = s.subtract(x, s.mean(x, "n")) if center else x
     u = s.multiply(g, scale[0]) if scale else g

@@ -1,7 +1,7 @@
-"""Pooling with array operations: over one axis after the other, or element by element.
+"""Pooling with array operations: axis by axis, or by window element.
 
-The functions for NumPy take blocks of images that stay in the caches and are shared by threads;
-the others work for any array library.
+The functions for NumPy take blocks of images that stay in the caches and are shared by threads; the
+others work for any array library.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 from eagerflow.spec import Array, Namespace
 
-BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work
-MAX_WINDOW = 16  # elements of a window, each of which machine code writes out
-PIECE_ELEMENTS = 1 << 14  # that a thread takes at a time
-MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
+BLOCK_ELEMENTS = 1 << 18  # processed at a time: with fewer, call overhead dominates
+MAX_WINDOW = 16  # elements of a window, which machine code unrolls
+PIECE_ELEMENTS = 1 << 14  # taken by a thread at a time
+MIN_SHARED_ELEMENTS = 1 << 18  # threshold for using another thread
 
 
 def seen(w: Window) -> Array:
-    """How many elements of the input each position of a window sees along an axis."""
+    """The number of input elements under each window along an axis."""
     starts = np.arange(w.out)[:, None] * w.stride - w.before
     places = starts + np.arange(w.kernel) * w.dilation
     return ((places >= 0) & (places < w.size)).sum(axis=1)
@@ -38,7 +38,7 @@ def seen(w: Window) -> Array:
 
 @lru_cache(256)
 def _counts(windows: Windows) -> Array:
-    """How many elements of each window are real, with an axis of size 1 for the channels."""
+    """The number of real elements of each window, with an axis of size 1 for the channels."""
     result = np.ones(1)
     for w in windows:
         result = np.multiply.outer(result, seen(w))
@@ -54,10 +54,9 @@ def _result_shape(x: Array, windows: Windows) -> tuple[int, ...]:
 
 @lru_cache(1024)
 def _reaches(w: Window) -> tuple[list[Any], list[Any]]:
-    """Where in the input the window's elements are.
+    """The input positions of the window's elements.
 
-    First those that are real at all positions, then the others, with the positions at which
-    they are real.
+    First the elements that are real at all positions, then the others, with their real positions.
     """
     reached = [r for r in (w.reach(x) for x in range(w.kernel)) if r is not None]
     everywhere = slice(0, w.out)
@@ -83,7 +82,7 @@ def _fold(ufunc: Any, start: float, x: Array, axis: int, w: Window, out: Array) 
 
 
 def _fold_axes(ufunc: Any, start: float, x: Array, windows: Windows, result: Array) -> None:
-    """Fold the elements of each window into ``result``, one axis after the other."""
+    """Fold the elements of each window into ``result``, axis by axis."""
     part = x
     for axis, w in enumerate(windows, 1):
         shape = (*part.shape[:axis], w.out, *part.shape[axis + 1 :])
@@ -93,7 +92,7 @@ def _fold_axes(ufunc: Any, start: float, x: Array, windows: Windows, result: Arr
 
 
 def _pooled(ufunc: Any, start: float, x: Array, windows: Windows, counts: Any) -> Array:
-    """Windows folded axis by axis, and divided by ``counts`` where these are given."""
+    """Windows folded axis by axis, and divided by ``counts`` if given."""
     y = buffers.empty(_result_shape(x, windows), x.dtype)
 
     def work(images: slice) -> None:
@@ -108,7 +107,7 @@ def _pooled(ufunc: Any, start: float, x: Array, windows: Windows, counts: Any) -
 
 
 def _takes(x: Array, windows: Windows) -> bool:
-    """Whether machine code is meant for windows on such an image, and pays."""
+    """Whether machine code supports windows on such an image, and pays."""
     if not (len(windows) == 2 and generated.takes(x)):
         return False
     side_by_side = all(w.kernel == w.stride and w.before == 0 and w.dilation == 1 for w in windows)
@@ -122,7 +121,7 @@ def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
 
 
 def _staged(x: Array, windows: Windows, result: Array, g: Array = None) -> StagedCall:
-    """What fills ``result`` with the largest elements, or with g in their places."""
+    """The kernel that fills ``result`` with maxima, or with g at their positions."""
     high, wide = windows
     config = MaxPoolConfig(
         dtype_name(x.dtype),
@@ -143,14 +142,14 @@ def _staged(x: Array, windows: Windows, result: Array, g: Array = None) -> Stage
 
 
 def native_max_pool(x: Any, windows: Windows) -> Callable[..., Any] | None:
-    """What gives ``max_pool`` for a segment; None for specs for which that is not meant."""
+    """A segment's call of ``max_pool``; None for unsupported specs."""
     if not _takes(x, windows):
         return None
     return lambda x, y: _staged(x, windows, y) if x.flags.c_contiguous else None
 
 
 def native_max_pool_gradient(x: Any, g: Any, windows: Windows) -> Callable[..., Any] | None:
-    """What gives ``max_pool_gradient`` for a segment; None for specs for which it is not meant."""
+    """A segment's call of ``max_pool_gradient``; None for unsupported specs."""
     if not _takes(x, windows) or any(w.out * w.kernel < w.size for w in windows):
         return None
 
@@ -179,10 +178,10 @@ def avg_pool(x: Array, windows: Windows) -> Array:
 
 
 def _masks(x: Array, windows: Windows) -> Any:
-    """For each element of the window: at which positions none exceeds it, the first such.
+    """For each element of the window: the positions at which it is the first maximum.
 
-    Positions and elements come first, as ``taps`` has them; then a mask of which all bits
-    are set where that is so, else none, so that infinity and NaN can be masked.
+    Yields positions and elements, as ``taps`` does, and a mask with all bits set or none, so that
+    infinity and NaN can be masked.
     """
     y = scratch("largest", _result_shape(x, windows), x.dtype)
     _fold_axes(np.maximum, -np.inf, x, windows, y)
@@ -205,7 +204,7 @@ def _bits(array: Array) -> Array:
 
 
 def _are_squares(windows: Windows) -> bool:
-    """Whether the windows are squares of 2 by 2 side by side, the usual ones."""
+    """Whether the windows are adjacent 2 by 2 squares, the usual ones."""
     return len(windows) == 2 and all(
         (w.kernel, w.stride, w.before, w.dilation) == (2, 2, 0, 1) and 2 * w.out <= w.size
         for w in windows
@@ -213,10 +212,10 @@ def _are_squares(windows: Windows) -> bool:
 
 
 def _square_masks(x: Array, windows: Windows) -> Array:
-    """Which element of each square is its first maximum: -1 there, else 0.
+    """The first maximum of each square: -1 there, else 0.
 
-    The shape is (images, rows, 2, columns, 2, channels). A tie is decided for the upper row
-    and the left column, which is the first element in order; a NaN ties with everything.
+    The shape is (images, rows, 2, columns, 2, channels). Ties go to the upper row and the left
+    column, the first element in order; NaN ties with everything.
     """
     rows, columns = (w.out for w in windows)
     left, right = (x[:, : 2 * rows, i : 2 * columns : 2] for i in range(2))
@@ -234,7 +233,7 @@ def _square_masks(x: Array, windows: Windows) -> Array:
 
 
 def _in_squares(array: Array, windows: Windows) -> Array:
-    """The bits of the elements that squares cover, in the shape of their masks; a view."""
+    """The bits of the elements covered by squares, in the shape of their masks; a view."""
     rows, columns = (w.out for w in windows)
     covered = _bits(array)[:, : 2 * rows, : 2 * columns]
     return covered.reshape(len(array), rows, 2, columns, 2, array.shape[-1])
@@ -255,7 +254,7 @@ def _gather_from_squares(x: Array, t: Array, windows: Windows, result: Array) ->
 
 
 def _scatter(x: Array, g: Array, windows: Windows, result: Array) -> None:
-    """Add to ``result``, which holds zeros."""
+    """Add to ``result``, which is initially zero."""
     given = _bits(g)
     apart = all(w.stride >= w.extent for w in windows)
     for outs, ins, mask in _masks(x, windows):
@@ -267,7 +266,7 @@ def _scatter(x: Array, g: Array, windows: Windows, result: Array) -> None:
 
 
 def _gather(x: Array, t: Array, windows: Windows, result: Array) -> None:
-    """Set bits of ``result``, which holds zeros."""
+    """Set bits of ``result``, which is initially zero."""
     given, aim = _bits(t), _bits(result)
     for outs, ins, mask in _masks(x, windows):
         np.bitwise_and(given[ins], mask, out=mask)
@@ -292,7 +291,7 @@ def _by_blocks(
 
 
 def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
-    """For each window its element of ``g``, added where the window has its maximum."""
+    """For each window its element of ``g``, added at the window's maximum."""
     if _takes(x, windows):
         result = buffers.empty(x.shape, x.dtype)
         if any(w.out * w.kernel < w.size for w in windows):
@@ -306,7 +305,7 @@ def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
 
 
 def max_pool_gather(x: Array, t: Array, windows: Windows) -> Array:
-    """Elements of ``t`` from where each window of ``x`` has its maximum."""
+    """Elements of ``t`` at the maxima of ``x``'s windows."""
     shape = _result_shape(x, windows)
     if not _are_squares(windows):
         return _by_blocks(_gather, 16, x, t, windows, np.zeros(shape, x.dtype))
@@ -334,9 +333,9 @@ def portable_avg_pool(xp: Namespace, x: Array, windows: Windows) -> Array:
 
 
 def _hits(xp: Namespace, x: Array, windows: Windows) -> Any:
-    """For each element of the window: at which positions none exceeds it, the first such.
+    """For each element of the window: the positions at which it is the first maximum.
 
-    Positions and elements come first, as ``taps`` has them.
+    Yields positions and elements, as ``taps`` does, and a mask.
     """
     y = portable_max_pool(xp, x, windows)
     free = xp.ones(y.shape, dtype=xp.bool)
@@ -349,7 +348,7 @@ def _hits(xp: Namespace, x: Array, windows: Windows) -> Any:
 
 
 def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windows) -> Array:
-    """For each window its element of ``g``, added where the window has its maximum."""
+    """For each window its element of ``g``, added at the window's maximum."""
     result = xp.zeros(x.shape, dtype=x.dtype)
     none = xp.zeros((), dtype=x.dtype)
     apart = all(w.stride >= w.extent for w in windows)
@@ -360,7 +359,7 @@ def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windo
 
 
 def portable_max_pool_gather(xp: Namespace, x: Array, t: Array, windows: Windows) -> Array:
-    """Elements of ``t`` from where each window of ``x`` has its maximum."""
+    """Elements of ``t`` at the maxima of ``x``'s windows."""
     y = xp.zeros(_result_shape(x, windows), dtype=x.dtype)
     for outs, ins, hit in _hits(xp, x, windows):
         y = put(y, outs, xp.where(hit, t[ins], y[outs]))
@@ -368,7 +367,7 @@ def portable_max_pool_gather(xp: Namespace, x: Array, t: Array, windows: Windows
 
 
 def portable_avg_pool_gradient(xp: Namespace, g: Array, windows: Windows) -> Array:
-    """Each element of ``g``, in equal parts, added to what its window saw."""
+    """Each element of ``g``, distributed equally over its window."""
     shares = g / xp.asarray(_counts(windows), dtype=g.dtype)
     result = xp.zeros((g.shape[0], *(w.size for w in windows), g.shape[-1]), dtype=g.dtype)
     apart = all(w.stride >= w.extent for w in windows)

@@ -1,6 +1,6 @@
-"""Recurrent networks over whole sequences, and gradients by the values of their gates.
+"""Recurrent networks over whole sequences, and the gradients of their gate values.
 
-Large ones are machine code, where arrays are NumPy's; all others go step by step.
+Large ones use machine code, for NumPy arrays; all others run step by step.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ def forward(
 ) -> tuple[Any, ...]:
     """The states after each step, arrays (..., batch, steps, units).
 
-    ``starts`` are those before the first step, or None; where ``mask`` is False they stay. With
-    ``keep`` the values of the gates follow that ``gradient`` needs, (..., batch, steps, values *
-    units).
+    ``starts`` are the initial states, or None; where ``mask`` is False, states are unchanged. With
+    ``keep``, the gate values for ``gradient`` follow, (..., batch, steps, values * units).
     """
     given = cell, x, kernel, recurrent_kernel, bias, starts, mask, reverse, keep
     if xp is np and x.ndim == 3:
@@ -54,12 +53,12 @@ def gradient(
     mask: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:
-    """The gradients of ``forward`` by the values of gates, before their activations.
+    """The gradients of ``forward`` for the gates' pre-activation values.
 
-    ``state`` is the last one of the states, and ``start`` that before the first step, or None;
-    ``g`` and ``g_values`` are gradients by all states and by the values kept, or None. There
-    follow the sums over the steps of each example, and the gradients by all starts, as far as they
-    do not pass through the gates of the first step.
+    ``state`` is the last kind of state, and ``start`` its initial value, or None; ``g`` and
+    ``g_values`` are gradients of all states and of the kept values, or None. Also returns the sums
+    over the steps of each example, and the gradients of all initial states, without the part that
+    passes through the gates of the first step.
     """
     given = cell, recurrent_kernel, state, values, g
     if xp is np and state.ndim == 3 and g_values is None:
@@ -80,10 +79,10 @@ def over_steps(
     axis: int,
     reverse: bool,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """The last states, and what ``step(states, rows)`` gives beside the next ones, for all steps.
+    """The last states, and the other results of ``step(states, rows)`` for all steps.
 
-    The steps lie along ``axis``, counted from the front, of ``columns`` and results; a column may
-    be None. A library that has a ``scan`` of its own goes by that.
+    ``axis``, counted from the front, is that of steps in ``columns`` and results; a column may be
+    None. Uses the library's own ``scan`` if it has one.
     """
     given = [x for x in columns if x is not None]
 
@@ -104,7 +103,7 @@ def over_steps(
 
 
 def _parts(x: Any, count: int) -> list[Any]:
-    """An array cut along its last axis."""
+    """An array split along its last axis."""
     size = x.shape[-1] // count
     return [x[..., k * size : (k + 1) * size] for k in range(count)]
 
@@ -154,14 +153,14 @@ def _forward(
 
 
 def _biases(cell: Cell, bias: Any) -> tuple[Any, Any]:
-    """The bias beside the inputs, and the one beside the output before, or None."""
+    """The bias of the inputs, and that of the previous output, or None."""
     if bias is None or not cell.apart:
         return bias, None
     return bias[..., 0, :], bias[..., 1, :]
 
 
 def _values(cell: Cell, brought: Any, u: Any) -> list[Any]:
-    """The values of gates, from what the inputs and the output before bring to them."""
+    """The gate values, from the contributions of the inputs and of the previous output."""
     a, u = _parts(brought, cell.gates), _parts(u, cell.gates)
     both = cell.gates - cell.apart
     return [*(p + q for p, q in zip(a[:both], u[:both], strict=True)), *a[both:], *u[both:]]

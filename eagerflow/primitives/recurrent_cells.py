@@ -1,7 +1,7 @@
-"""What a step of a recurrent cell does, in scalar instructions: on arrays and in machine code.
+"""The steps of recurrent cells in scalar instructions, for arrays and for machine code.
 
-The gates of a cell are columns of its kernels. Those that are ``apart``, the last ones, have two
-values: what the inputs bring, and behind all gates what the output before brings; others have the
+The gates of a cell are columns of its kernels. The last ones, counted by ``apart``, have two
+values: the inputs' contribution, and, after all gates, that of the previous output; others have the
 sum of both.
 """
 
@@ -14,41 +14,42 @@ Values = list[Any]
 
 
 class Slopes(NamedTuple):
-    """Gradients by the values of the gates, and by the states before."""
+    """Gradients of the gate values, and of the previous states."""
 
     gates: Values
-    """Before their activations."""
+    """Of pre-activation values."""
     states: Values
-    """Where these do not pass through the gates; None for zero."""
+    """The part that does not pass through the gates; None for zero."""
 
 
 class Cell(NamedTuple):
-    """A cell: how many there are of a kind for each unit, and its step forward and back.
+    """A cell: its numbers of values per unit, and its forward and backward step.
 
-    The functions take instructions ``s`` and lists. What the gradient keeps are the ``values`` of
-    the gates after their activations, as ``step`` gives them; a cell without ``beside`` keeps none.
+    The functions take instructions ``s`` and lists. The values kept for the gradient are the
+    ``values`` of the gates after their activations, as returned by ``step``; a cell without
+    ``beside`` keeps none.
     """
 
     gates: int
     apart: int
     states: int
     step: Callable[[Any, Values, Values], tuple[Values, Values]]
-    """``step(s, values, before)`` gives what is kept, and the states after the step."""
+    """``step(s, values, before)`` returns the kept values, and the states after the step."""
     back: Callable[[Any, Values, Any, Any, Values], Slopes]
-    """``back(s, kept, before, after, g)`` takes the last one of the states before and after the
-    step, and the gradients by all states after it."""
+    """``back(s, kept, before, after, g)`` takes the last kind of state before and after the step,
+    and the gradients of all states after it."""
     beside: Callable[[Any, Values, Values], Values] | None = None
-    """``beside(s, kept, g)`` gives the gradients by the values of gates that come from gradients by
-    what is kept."""
+    """``beside(s, kept, g)`` returns the gradients of gate values that result from gradients of the
+    kept values."""
 
     @property
     def values(self) -> int:
-        """How many values the gates have."""
+        """The number of gate values."""
         return self.gates + self.apart
 
     @property
     def of_output(self) -> list[int]:
-        """Which values the output before is a part of, in the order of the gates."""
+        """Which values depend on the previous output, in the order of the gates."""
         both = self.gates - self.apart
         return [*range(both), *range(self.gates, self.values)]
 

@@ -1,4 +1,4 @@
-"""The body of softmax, with which the gradients of cross-entropies begin."""
+"""The body of softmax, which the gradients of cross-entropies reuse."""
 
 from __future__ import annotations
 

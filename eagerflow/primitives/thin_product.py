@@ -1,4 +1,4 @@
-"""Products with few columns, or few rows: which kernel takes them, and how they are cut."""
+"""Products with few columns or few rows: choice of kernel, and division of work."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from eagerflow.runtime import threads
 from eagerflow.spec import Array
 
 MAX_COLUMNS = 4
-MIN_SUMS = 8  # that go on side by side
-MIN_TERMS = 16  # below, vectors along them are not full
+MIN_SUMS = 8  # independent sums
+MIN_TERMS = 16  # with fewer, vectors along them are not full
 PIECE_BYTES = 1 << 16  # of the matrix
 MIN_SHARED_BYTES = 1 << 18  # from which several threads pay
 PIECES_OF_A_THREAD = 4
 
 
 def in_rows(x: Array) -> bool:
-    """Whether the matrices of a stack follow each other as their rows do."""
+    """Whether consecutive matrices of a stack are as far apart as if their rows continued."""
     sizes, strides = x.shape[:-1], x.strides[:-1]
     pairs = zip(sizes[1:], strides[1:], strides[:-1], strict=True)
     return all(stride == size * inner for size, inner, stride in pairs)
 
 
 def is_turned(a: Array, b: Array) -> bool:
-    """Whether both factors change places, turned round, as the first one has few rows."""
+    """Whether both factors are swapped and transposed, as the first one has few rows."""
     few = b.ndim == 2 and prod(a.shape[:-1]) <= MAX_COLUMNS < b.shape[1]
     return few and a.itemsize != b.strides[1]
 
 
 def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
-    """What computes ``a @ b`` into ``out``; None where another kernel is meant for it.
+    """The call of ``a @ b`` into ``out``; None if another kernel is more suitable.
 
-    They are float32 or float64, the first one a matrix or a stack of them. Where that has few rows,
-    both change places, turned round.
+    They are float32 or float64, the first one a matrix or a stack of them. If that has few rows,
+    both are swapped and transposed.
     """
     if a.ndim > 2 == b.ndim and in_rows(a) and in_rows(out):
         a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))

@@ -1,4 +1,4 @@
-"""Products of floats with weights kept as small integers: generated kernels, or whole weights.
+"""Products of floats with quantized weights: generated kernels, or dequantized weights.
 
 The weights are bytes of the shape (groups, rows of bytes, columns): int8, or uint8 with two
 numbers of 4 bits in each byte, the upper row in the lower bits. Scales are (groups, 1, columns).
@@ -47,21 +47,21 @@ class WeightProductCall(ProductCall):
         return config, WRITERS[given.terms.b]
 
     def new_jobs(self, step: int, workspace: int, likes: Any, panels: Any = None) -> list[Any]:
-        """The job of a segment's step, whose arrays are rows, bytes, scales and the result."""
+        """The job of a segment's step, on the arrays rows, bytes, scales and result."""
         names = ("a", "b", "scales", "c")
         own = {name: Operand(i, likes[i]) for i, name in enumerate(names)}
         return [self._job(self.writer, own, step, workspace)]
 
 
 class FixedWeightProduct(FixedProduct):
-    """The same as a step of a plan's segment."""
+    """The call as a step of a plan's segment."""
 
     def held(self, b: Array) -> FixedProduct:
-        """Itself: what is packed ahead would be floats."""
+        """The call itself: packing in advance would produce floats."""
         return self
 
     def repeated(self) -> FixedProduct:
-        """Itself."""
+        """The call itself."""
         return self
 
 
@@ -74,7 +74,7 @@ def _call(
     scale_row: int,
     thread_count: int,
 ) -> WeightProductCall:
-    """The call for so many rows, terms and columns, and bytes between rows."""
+    """The call for the numbers of rows, terms and columns, and the strides."""
     (m, k, n), (a_row, b_row) = sizes, rows
     terms = Terms("float32", dtype, "float32", "float32")
     given = Matrices(terms, 1, m, k, n, (0, a_row, 4), (0, 0, 1), (0, 4 * n))
@@ -82,7 +82,7 @@ def _call(
 
 
 def _prepared(x: Array, w: Array, scale: Array, out: Array) -> WeightProductCall | None:
-    """The call for arrays that lie like these; None where no kernel reads them."""
+    """The call for arrays of these layouts; None if no kernel supports them."""
     straight = all(a.flags.c_contiguous for a in (x, w, scale, out))
     k, n = x.shape[-1], out.shape[-1]
     m = prod(x.shape[:-1])
@@ -105,7 +105,7 @@ def multiply(x: Array, w: Array, scale: Array, out: Array) -> Array:
 
 
 def whole(w: Array, scale: Array) -> Array:
-    """The weights as floats, one matrix."""
+    """The dequantized weights, as one matrix."""
     if w.dtype == np.uint8:
         w = np.stack([w & 15, w >> 4], axis=2).reshape(len(w), 2 * w.shape[1], w.shape[2])
         w = (w ^ 8).astype(np.int8) - np.int8(8)
@@ -114,6 +114,6 @@ def whole(w: Array, scale: Array) -> Array:
 
 
 def fixed(x: Array, w: Array, scale: Array, out: Array) -> FixedWeightProduct | None:
-    """What multiplies such arrays in a segment; None where no kernel reads them."""
+    """The call for a product of such arrays in a segment; None if no kernel supports them."""
     call = _prepared(x, w, scale, out)
     return None if call is None else FixedWeightProduct(call, like(x, w, scale, out))

@@ -1,7 +1,7 @@
 """Sliding windows over the spatial axes of (batch, *spatial, channels): sizes, padding, taps.
 
 Convolution and pooling share this arithmetic. ``"same"`` padding is TensorFlow's: the result
-has ``ceil(size / stride)`` positions, and what cannot be halved goes to the end.
+has ``ceil(size / stride)`` positions, and odd padding goes to the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eagerflow.spec import Array
 
 
 class Window(NamedTuple):
-    """Where a window goes along one spatial axis; all numbers are known."""
+    """The placement of a window along one spatial axis; all numbers are known."""
 
     size: int
     """Elements of the input."""
@@ -26,23 +26,23 @@ class Window(NamedTuple):
     stride: int
     dilation: int
     before: int
-    """Padding in front of the input."""
+    """Padding before the input."""
     out: int
     """Positions of the window."""
 
     @property
     def extent(self) -> int:
-        """Elements from the first to the last that the window touches."""
+        """The extent of the window in elements."""
         return (self.kernel - 1) * self.dilation + 1
 
     @property
     def back(self) -> Window:
-        """The window of the convolution that leads back to the input; strides have to be 1."""
+        """The window of the convolution for the input gradient; strides have to be 1."""
         before = self.extent - 1 - self.before
         return self._replace(size=self.out, out=self.size, before=before)
 
     def reach(self, tap: int) -> tuple[slice, slice] | None:
-        """Positions at which element ``tap`` of the window is real, and where it then is."""
+        """The positions at which element ``tap`` of the window is real, and its input positions."""
         start = tap * self.dilation - self.before
         first = max(0, -(start // self.stride))
         last = min(self.out, (self.size - 1 - start) // self.stride + 1)
@@ -88,7 +88,7 @@ def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int,
 
 
 def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
-    """The spatial sizes that the attribute ``size`` gives; those that are symbolic as they are."""
+    """The spatial sizes in the attribute ``size``; symbolic ones are kept."""
     sizes = size if isinstance(size, tuple | list) else (size,) * rank
     if len(sizes) == rank and any(isinstance(n, Dim) for n in sizes):
         return tuple(sizes)
@@ -171,7 +171,7 @@ def along_axes(
     dilation: Any,
     *more: Any,
 ) -> tuple[Any, ...]:
-    """``one(size, kernel, stride, dilation, padding, ...)`` of each spatial axis."""
+    """``one(size, kernel, stride, dilation, padding, ...)`` for each spatial axis."""
     rank = len(size)
     steps = per_axis(strides, rank, "strides")
     spread = per_axis(dilation, rank, "dilation")
@@ -180,7 +180,7 @@ def along_axes(
 
 
 def differ(a: Any, b: Any) -> bool:
-    """Whether two shapes are known to differ; a symbolic size may be equal to any other."""
+    """Whether two shapes certainly differ; a symbolic size may equal any other."""
     pairs = zip(a, b, strict=False)
     return len(a) != len(b) or any(
         m != n for m, n in pairs if not isinstance(m, Dim) and not isinstance(n, Dim)
@@ -188,7 +188,7 @@ def differ(a: Any, b: Any) -> bool:
 
 
 def put(y: Array, index: Any, values: Any) -> Array:
-    """``y`` with values at an index: itself, but where arrays never change."""
+    """``y`` with values set at an index: ``y`` itself, unless arrays are immutable."""
     at = getattr(y, "at", None)
     if at is not None:
         return at[index].set(values)
@@ -197,10 +197,10 @@ def put(y: Array, index: Any, values: Any) -> Array:
 
 
 def taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
-    """The elements of the window, without those that are never real.
+    """The elements of the window that are real at some position.
 
-    For each: its place in the window, the positions at which it is real, and where in the
-    input it is then (indices that leave out channels).
+    For each: its offset in the window, the positions at which it is real, and its input positions
+    there (indices without channels).
     """
     for at in itertools.product(*(range(w.kernel) for w in windows)):
         reached = [w.reach(tap) for w, tap in zip(windows, at, strict=True)]

@@ -1,11 +1,11 @@
 """Convolution with 3 by 3 windows in fewer multiplications, for the CPU with NumPy.
 
 Winograd's F(2x2, 3x3) computes tiles of 2 by 2 results from tiles of 4 by 4 elements with 16
-multiplications where 36 are obvious, and the gradient by the filters likewise, as F(3x3, 2x2)
-(Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). A transform of a
-tile is a product with a fixed 16 by 16 matrix; the multiplications of all channels are 16
-matrix products. The matrices hold nothing but 0, 1, -1, 1/2 and 1/4 in magnitude, so rounding
-errors stay as small as those of the direct sum, relative to the largest element of a tile.
+multiplications instead of 36, and the gradient of the filters likewise, as F(3x3, 2x2) (Lavin and
+Gray, "Fast algorithms for convolutional neural networks", 2015). A transform of a tile is a product
+with a fixed 16 by 16 matrix; the multiplications of all channels are 16 matrix products. The
+matrices contain only 0, 1, 1/2 and 1/4 in magnitude, so rounding errors stay as small as those of
+the direct sum, relative to the largest element of a tile.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ G2, A3 = _kron(GRADIENT_GIVEN), _kron(GRADIENT_RESULT)
 
 
 def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
-    """Whether this method is meant for, and pays for, such a convolution."""
+    """Whether this method supports such a convolution, and pays."""
     return (
         dtype == float32
         and len(windows) == 2
@@ -62,7 +62,7 @@ def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
 
 
 def _transform(matrix: Array, tiles: Array, name: str) -> Array:
-    """``matrix @ tiles``, in memory that is reused."""
+    """``matrix @ tiles``, in reused memory."""
     rows, columns = matrix.shape
     out = scratch(name, (rows, tiles.shape[1]), float32)
     parts = pieces(tiles.shape[1], rows * columns)
@@ -71,7 +71,7 @@ def _transform(matrix: Array, tiles: Array, name: str) -> Array:
         for a, b in parts:
             np.matmul(matrix, tiles[:, a:b], out=out[:, a:b])
         return out
-    # One call for all parts, so that threads wait less for the interpreter's lock.
+    # One call for all parts, to reduce contention for the interpreter lock.
     stack, results = (_side_by_side(array, count) for array in (tiles, out))
     np.matmul(matrix, stack, out=results)
     return out
@@ -105,7 +105,7 @@ def _input_tiles(x: Array, block: Block, windows: Windows) -> Array:
 
 
 def _extent(block: Block, windows: Windows) -> tuple[int, int, int]:
-    """Images, and rows and columns of tiles in each."""
+    """The numbers of images, and of rows and columns of tiles in each."""
     return block.last - block.first, block.stop - block.start, -(-windows[1].out // 2)
 
 
@@ -116,7 +116,7 @@ def _finite(array: Array) -> bool:
 
 
 def _corners(images: Array, block: Block) -> Any:
-    """For each corner of a 2 by 2 tile: its place, and all elements there of a block."""
+    """For each corner of a 2 by 2 tile: its offset, and all elements there in a block."""
     rows = images[block.images, 2 * block.start : 2 * block.stop]
     for i in range(2):
         for j in range(2):
@@ -124,7 +124,7 @@ def _corners(images: Array, block: Block) -> Any:
 
 
 def _set_corners(y: Array, block: Block, results: Array) -> None:
-    """Put the corners of a block's tiles to their places."""
+    """Scatter the corners of a block's tiles to their positions."""
     images, rows, columns, filters = results.shape[2:]
     if y.shape[1] % 2 == 0 == y.shape[2] % 2:
         part = y[block.images, 2 * block.start : 2 * block.stop]
@@ -140,8 +140,8 @@ def forward(
 ) -> None:
     """Write the convolution of ``x`` with ``w`` into ``y``.
 
-    Where a block's result is not finite, ``direct(y, block)`` computes it again: in a tile,
-    infinity and NaN would spread to neighbours that do not see them.
+    If a block's result is not finite, ``direct(y, block)`` recomputes it: in a tile, infinity and
+    NaN would spread to neighbors that do not depend on them.
     """
     channels, filters = w.shape[-2:]
     with blas.single_threaded():
@@ -166,7 +166,7 @@ def forward(
 
 
 def filter_gradient(x: Array, g: Array, windows: Windows) -> Array:
-    """The gradient by the filters; None where it is not finite and wants the direct sum."""
+    """The gradient of the filters; None if it is not finite and needs the direct sum."""
     channels, filters = x.shape[-1], g.shape[-1]
 
     def terms(block: Block) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Serving: graphs behind a port, by the protocols that clients speak already.
+"""Serving: graphs behind a port, by protocols that clients already speak.
 
     with ef.serving.Server("digits.ef", port=0) as server:
         print(server.url)

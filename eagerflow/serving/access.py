@@ -1,4 +1,4 @@
-"""Access: tokens that requests carry, and certificates that servers show."""
+"""Access control: tokens in requests, and TLS certificates of servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_TOKEN_LENGTH = 16
 
 
 class ForbiddenError(EagerflowError, PermissionError):
-    """A request does not carry the token that the server asks for.
+    """A request does not carry the token that the server requires.
 
     >>> raise ef.serving.ForbiddenError("the token is missing", hint="Authorization: Bearer TOKEN")
     Traceback (most recent call last):
@@ -26,12 +26,11 @@ class ForbiddenError(EagerflowError, PermissionError):
 
 
 class Access(NamedTuple):
-    """What a request must carry, and how the connection is protected.
+    """The tokens that requests must carry, and the TLS settings of connections.
 
-    ``tokens`` are texts of 16 letters at least, one of which is expected behind ``Bearer`` in the
-    header ``Authorization``, or as the password of any user behind ``Basic``; with none, any client
-    may ask. ``certificate`` and ``key`` are files in
-    the PEM format, for TLS.
+    ``tokens`` are texts of 16 letters at least, one of which is expected after ``Bearer`` in the
+    header ``Authorization``, or as the password of any user after ``Basic``; with none, any client
+    may send requests. ``certificate`` and ``key`` are files in the PEM format, for TLS.
 
     >>> access = ef.serving.Access(tokens=("a long secret text",))
     >>> access.check("Bearer a long secret text")
@@ -42,7 +41,7 @@ class Access(NamedTuple):
     key: Path | None = None
 
     def checked(self) -> Access:
-        """These settings; ArgumentError for what cannot protect, FileFormatError for no file."""
+        """These settings, validated; ArgumentError or FileFormatError for unusable ones."""
         if not all(isinstance(t, str) and len(t) >= MIN_TOKEN_LENGTH for t in self.tokens):
             raise ArgumentError(
                 "a token is too short to be a secret",
@@ -63,7 +62,7 @@ class Access(NamedTuple):
         if not self.tokens:
             return
         given = _secret(header or "").encode()
-        # All are compared, in the same time whatever they are.
+        # Compare all tokens in constant time.
         if not sum(hmac.compare_digest(given, token.encode()) for token in self.tokens):
             raise ForbiddenError(
                 "the token is missing" if not header else "the token is not valid",
@@ -78,7 +77,7 @@ class Access(NamedTuple):
 
 
 def _secret(header: str) -> str:
-    """The token in a header: behind Bearer, or as the password that a browser asks for."""
+    """The token in a header: the Bearer token, or the password of Basic authentication."""
     kind, _, given = header.partition(" ")
     if kind.lower() == "bearer":
         return given
@@ -91,7 +90,7 @@ def _secret(header: str) -> str:
 
 
 def tokens_of(path: Path) -> tuple[str, ...]:
-    """The tokens in a file, one a line; blank lines and those that begin with # are none."""
+    """The tokens in a file, one a line; blank lines and comments (#) are skipped."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""What a server notes of each request: a line of its log, and spans for OpenTelemetry.
+"""Request logging: a log line for each request, and spans for OpenTelemetry.
 
-Neither bodies nor tokens are noted. Without a journal a request costs one look at a context
+Bodies and tokens are never logged. Without a journal a request costs one lookup of a context
 variable.
 """
 
@@ -31,10 +31,10 @@ _log = logging.getLogger(f"{_LOG}.requests")
 
 
 class Record:
-    """What is known of one request; times are in seconds.
+    """The log record of one request; times are in seconds.
 
-    ``queue`` and ``compute`` are how long it waited and was computed; of a request that was cut
-    into several, the longest wait and the sum.
+    ``queue`` and ``compute`` are the times of waiting and computation; for a request that was
+    split, the longest wait and the sum.
     """
 
     def __init__(self, id: str, method: str, path: str) -> None:
@@ -52,24 +52,24 @@ class Record:
         self.seconds = 0.0
 
     def computed(self, model: str, version: int, rows: int, times: tuple[float, float]) -> None:
-        """Rows of it were computed: how long they waited, and how long it took."""
+        """Add rows that were computed, with their waiting and computation times."""
         self.model, self.version = model, version
         self.rows += rows
         self.queue = max(self.queue, times[0])
         self.compute += times[1]
 
     def fields(self) -> dict[str, Any]:
-        """All of it by name, rounded to microseconds."""
+        """All fields by name, rounded to microseconds."""
         found = {name: value for name, value in vars(self).items() if name != "begun"}
         return {n: round(x, 6) if isinstance(x, float) else x for n, x in found.items()}
 
 
 current: ContextVar[Record | None] = ContextVar("current", default=None)
-"""The request that the running task answers, where there is a journal."""
+"""The request of the running task, if there is a journal."""
 
 
 class Journal:
-    """Notes requests: in the log, and with ``trace`` for OpenTelemetry.
+    """Logs requests, and with ``trace`` exports them to OpenTelemetry.
 
     Raises MissingExtraError for ``trace`` without the extra ``otel``.
     """
@@ -79,7 +79,7 @@ class Journal:
 
     @contextmanager
     def noting(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[Record]:
-        """A block that answers a request, and may say more of it in the Record."""
+        """Context manager around the handling of a request, with a Record to fill in."""
         given = headers.get(HEADER, "")
         record = Record(given if _ID.fullmatch(given) else secrets.token_hex(16), method, path)
         before = current.set(record)
@@ -93,7 +93,7 @@ class Journal:
                 self._spans.add(record, headers)
 
     def around(self, application: Any) -> Any:
-        """An ASGI application whose requests are noted, and whose answers have their ids."""
+        """Wrap an ASGI application: requests are logged, and responses carry request ids."""
 
         async def noted(scope: Any, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
             if scope["type"] != "http":
@@ -116,7 +116,7 @@ class Journal:
 
 
 class _Spans:
-    """Spans of requests that have ended: each with one of its wait, and one of its computation."""
+    """Spans of finished requests, each with child spans for queueing and computation."""
 
     def __init__(self) -> None:
         self._trace = extras.load("opentelemetry.trace", "otel", "tracing in ef.serving")
@@ -124,7 +124,7 @@ class _Spans:
         self._tracer = self._trace.get_tracer(_LOG)
 
     def add(self, record: Record, headers: Mapping[str, str]) -> None:
-        """The spans of a request, within that which the header traceparent tells of."""
+        """Export the spans of a request, as children of the context in the traceparent header."""
         begin = time.time_ns() - int(record.seconds * 1e9)
         span = self._tracer.start_span(
             f"{record.method} {record.path}",
@@ -153,7 +153,7 @@ class _Spans:
 
 
 class _Text(logging.Formatter):
-    """A line that people read."""
+    """A line for human readers."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self.formatTime(record)} {record.levelname} {super().format(record)}"
@@ -174,7 +174,7 @@ class _Json(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What a line tells of a request: all where it has ended, its id in lines before."""
+    """The fields of a log line: all for a finished request, only its id before."""
     if hasattr(record, "of"):
         found: dict[str, Any] = record.of.fields()
         return found
@@ -184,9 +184,9 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 @contextmanager
 def written(form: str) -> Iterator[None]:
-    """A block in which a server's log goes to the standard error, as text or in JSON.
+    """Context manager that sends a server's log to standard error, as text or JSON.
 
-    ``logging`` leaves it to the handlers that the program has, and ``off`` is for warnings alone.
+    ``logging`` leaves it to the program's own handlers, and ``off`` logs warnings alone.
     """
     if form in ("off", "logging"):
         yield

@@ -1,4 +1,4 @@
-"""The HTTP application: routes of the protocols to the models of a repository."""
+"""The HTTP application: routes from the protocols to the models of a repository."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from eagerflow.serving.routes import Answering
 
 __all__ = ["application"]
 
-_OPEN = ("/v2/health/live", "/v2/health/ready")  # to all: they tell nothing of models
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # open to all: they reveal nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
-SMALL_BODY = 1 << 16  # bytes that are read before the request is routed
-CLIENT_GONE = 499  # what servers note for a client that went before its answer
+SMALL_BODY = 1 << 16  # smaller bodies are read before routing
+CLIENT_GONE = 499  # the status that is logged for a client that disconnected before its response
 _log = logging.getLogger("eagerflow.serving")
 
 
 def application(
     repository: Repository, limits: Limits | None = None, access: Access | None = None
 ) -> Any:
-    """The ASGI application that answers for the models of a repository."""
+    """The ASGI application that serves the models of a repository."""
     return _Application(repository, limits or Limits(), (access or Access()).checked())
 
 
 class _Application:
-    """An ASGI application: finds the endpoint of a path, and answers what it gives, or its error.
+    """An ASGI application that routes a path to its endpoint, and sends its response or its error.
 
     There is nothing between the server and the endpoints, since a small model takes a tenth of
     the time that a request does.
@@ -91,10 +91,10 @@ class _Application:
                 await body(scope, receive, send)
 
     def refusal(self, path: bytes) -> bytes | None:
-        """The body that answers a POST for a path, where it is refused for a full queue alone.
+        """The body of the response to a POST that is refused only as the queue is full, or None.
 
-        None for all that is to be looked at: a path that is unusual, a model of which an answer may
-        be kept or of whose versions several answer, and where tokens are asked for.
+        None wherever the request has to be read: an unusual path, a model with a cache or several
+        serving versions, and a server that requires tokens.
         """
         asked = None if self.access.tokens or len(path) > MAX_KEPT_PATH else self._asked_for(path)
         if asked is None:
@@ -114,7 +114,7 @@ class _Application:
         return None
 
     def _asks_for(self, path: bytes) -> tuple[Mapping[str, str], Any] | None:
-        """What a path of a request that computes names, and the form of its errors."""
+        """The parameters in the path of a computing request, and its error format."""
         if not path.isascii() or b"%" in path:
             return None
         target, named, _ = self._router.find("POST", path.partition(b"?")[0].decode())
@@ -123,7 +123,7 @@ class _Application:
         return named, target[1]
 
     async def _refuse(self, request: HttpRequest, error: Exception, form: Any, send: Any) -> None:
-        """Answer with an error, in the protocol's form."""
+        """Send an error response in the protocol's format."""
         status = status_of(error)
         if self.repository.metrics is not None:
             name = request.named.get("model", "")
@@ -134,7 +134,7 @@ class _Application:
 
 
 async def _refuse_path(request: HttpRequest, allowed: Sequence[str], send: Any) -> None:
-    """Answer that there is nothing of this path, or only for other methods."""
+    """Respond with 404, or with 405 where other methods are allowed."""
     why = "Method Not Allowed" if allowed else "Not Found"
     told = {"error": f"{request.method} {request.path[:200]}: {why}"}
     headers = JSON | {"allow": ", ".join(allowed)} if allowed else JSON
@@ -148,7 +148,7 @@ def _version_and_label(named: Mapping[str, str]) -> tuple[int | None, str | None
 
 
 class _Endpoints:
-    """The functions behind the routes, each of which gives a body and its headers."""
+    """The handlers of the routes, each of which returns a body and its headers."""
 
     def __init__(self, repository: Repository, limits: Limits) -> None:
         self.repository = repository
@@ -156,7 +156,7 @@ class _Endpoints:
         self._deadline = Deadline(limits.body_seconds)
 
     def table(self) -> list[tuple[str, str, Any, Any]]:
-        """Method, path, function and form of errors of each route."""
+        """Method, path, function and error format of each route."""
         own, other = tensorflow.error, inference.error
         rows = []
         for place in ("", "/versions/{version}", "/labels/{label}"):
@@ -197,7 +197,7 @@ class _Endpoints:
         return rows
 
     def computing(self) -> tuple[Any, ...]:
-        """The functions of requests that a model computes."""
+        """The handlers that run a model."""
         return (
             self.predict,
             self.classify,
@@ -207,7 +207,7 @@ class _Endpoints:
             self.generate_stream,
         )
 
-    # What all of them do -------------------------------------------------------------------------
+    # Shared by all handlers ---------------------------------------------------------------------
 
     def named(self, request: HttpRequest) -> tuple[Model, int | None, str | None]:
         """The model, version and label that a request's path names."""
@@ -220,14 +220,14 @@ class _Endpoints:
         return model.batcher(version, label)
 
     async def asked(self, request: HttpRequest) -> tuple[Answering, bytes]:
-        """What is to answer, and the whole body of the request.
+        """The batcher for the request, and the whole body of the request.
 
-        It is found when the body is there: versions may leave meanwhile, but not before what they
-        were given at once is answered. BusyError where its queue is full.
+        It is looked up once the body has arrived: a version may be unloaded meanwhile, but not
+        while it has requests pending. BusyError where its queue is full.
         """
         model, version, label = self.named(request)
         if request.size is None or request.size > SMALL_BODY:
-            model.batcher(version, label)  # refused before it is read
+            model.batcher(version, label)  # refused before the body is read
         body = await self.body(request)
         found = model.next(version, label, request.header)
         found.check_room()
@@ -300,7 +300,7 @@ class _Endpoints:
         }
 
     async def generation(self, request: HttpRequest) -> tuple[Generation, generate.Asked]:
-        """What a request asks to be generated, once it has begun."""
+        """The generation of a request, started."""
         batcher, body = await self.asked(request)
         asked = generate.request(loads(body), batcher.version)
         assert isinstance(batcher, Batcher)  # neither a cache nor a shadow comes before state

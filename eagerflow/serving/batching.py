@@ -1,4 +1,4 @@
-"""Requests joined into batches: what waits together is computed together, and comes back apart."""
+"""Dynamic batching: pending requests are computed together, and their results split again."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ DEFAULT_SIGNATURE = "serving_default"
 
 
 class Batching(NamedTuple):
-    """How the requests of a model are joined.
+    """The settings of dynamic batching for a model.
 
     ``max_rows`` is the largest batch (1: each request runs alone), ``max_wait`` how many seconds
-    a request may wait for others; 0 joins what came while the batch before was computed.
+    waits for others; 0 joins the requests that arrived while the previous batch was computed.
     ``sizes`` are the numbers of rows that batches are filled up to, which each have a plan
     (default: powers of two). ``max_queue`` is how many requests may wait; one more is refused.
 
@@ -45,12 +45,12 @@ class Batching(NamedTuple):
     max_queue: int = 1024
 
     def steps(self) -> list[int]:
-        """The sizes of batches that are computed, in order."""
+        """The batch sizes that are computed, in order."""
         given = self.sizes or [1 << i for i in range(self.max_rows.bit_length())]
         return sorted({*(n for n in given if n <= self.max_rows), self.max_rows})
 
     def checked(self) -> Batching:
-        """These settings; ArgumentError for a number that cannot be."""
+        """These settings, validated; ArgumentError for a number out of range."""
         counts = {"max_rows": self.max_rows, "max_queue": self.max_queue}
         for name, value in [*counts.items(), *(("sizes", n) for n in self.sizes)]:
             if type(value) is not int or value < 1:
@@ -71,10 +71,10 @@ class Batching(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request that waits: in order of priority, then of arrival.
+    """A pending request: ordered by priority, then by arrival.
 
-    ``rows`` is how much of a batch it fills; ``sequence`` is whose state it goes on from, and
-    ``then`` makes its result of its outputs, where it is a part of a request.
+    ``rows`` is its share of a batch; ``sequence`` is the sequence that it continues, and ``then``
+    computes its result from its outputs, where it is a part of a larger request.
     """
 
     priority: int
@@ -94,8 +94,8 @@ class Request(NamedTuple):
 class Batcher:
     """Runs the requests of one version, in batches; belongs to the event loop that calls it.
 
-    ``running`` is how many requests wait or are computed. ``signatures`` has one more for each
-    signature of the version's file.
+    ``running`` counts the requests that are queued or computed. ``signatures`` has a Batcher for
+    each signature of the version's file.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Batcher:
         self.version = version
         self.batching = batching.checked()
         self.running = 0
-        self.recent: deque[float] = deque(maxlen=1000)  # seconds that the last answers took
+        self.recent: deque[float] = deque(maxlen=1000)  # seconds that the latest responses took
         self.metrics = metrics
         if metrics is not None:
             metrics.watch(lambda: self.running)
@@ -124,7 +124,7 @@ class Batcher:
         self._executor = executor or InProcess(version)
 
     def warm_up(self) -> None:
-        """Make the plans of all sizes of batches, and time the smallest."""
+        """Make the plans for all batch sizes, and time the smallest."""
         try:
             for part in self.parts():
                 part._executor.prepare(part._sizes())
@@ -138,25 +138,25 @@ class Batcher:
         return [{batch: n} for n in self._steps] if self.joins and batch else [{}]
 
     def parts(self) -> list[Batcher]:
-        """This one, and those of the signatures."""
+        """This Batcher, and those of the signatures."""
         return [self, *self.signatures.values()]
 
     def statistics(self) -> Statistics:
-        """What was done for all signatures."""
+        """The statistics of all signatures together."""
         return Statistics.of(part._sums for part in self.parts())
 
     @property
     def answered(self) -> int:
-        """How many requests have had an answer."""
+        """The number of requests that have been answered."""
         return self._sums.success
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests wait or are computed, for any signature."""
+        """Whether requests are queued or computed, for any signature."""
         return any(part.running for part in self.parts())
 
     def by_signature(self, name: Any = None) -> Batcher:
-        """What answers requests for a signature; ArgumentError where there is none of the name.
+        """The Batcher of a signature; ArgumentError for an unknown name.
 
         ``serving_default``, an empty text and None are all outputs of the graph, if its file has
         no signature of this name.
@@ -182,11 +182,11 @@ class Batcher:
         timeout: float | None = None,
         priority: int = 0,
     ) -> dict[str, Any]:
-        """The outputs by name, or those of these names, for an array for each input.
+        """The outputs by name (all, or those requested) for an array for each input.
 
-        ``timeout`` is how many seconds may pass until it is begun; a smaller ``priority`` goes
-        first. Raises what ``ModelVersion.run`` raises, BusyError where too many requests wait,
-        LateError for one that is late, and UnavailableError when the version is shutting down.
+        ``timeout`` limits the seconds in the queue; a smaller ``priority`` goes first. Raises what
+        ``ModelVersion.run`` raises, BusyError where the queue is full, LateError where the timeout
+        has passed, and UnavailableError when the version is shutting down.
         """
         if not self.is_open:
             raise UnavailableError(
@@ -212,7 +212,7 @@ class Batcher:
         return is_alone and self._executor.is_quick
 
     def _at_once(self, inputs: Sequence[Any], places: Sequence[int], rows: int) -> list[Any]:
-        """The outputs of a request that is a batch alone."""
+        """The outputs of a request that is computed alone, at once."""
         begun = time.monotonic()
         found = with_recorder(None, self._executor.compute, inputs, places)
         seconds = time.monotonic() - begun
@@ -238,7 +238,7 @@ class Batcher:
         return await self._put(inputs, places, rows, deadline, priority)
 
     def check_room(self) -> None:
-        """BusyError where a request would be refused, before the work of reading it is done."""
+        """Raise BusyError where a request would be refused, before it is parsed."""
         if not self.signatures:  # each of which has a queue of its own
             self._check_queue(len(self._waiting))
 
@@ -259,7 +259,7 @@ class Batcher:
         priority: int,
         **more: Any,
     ) -> asyncio.Future[Any]:
-        """What will be the outputs of a request that waits from now on."""
+        """A future of the outputs of a request, which is queued now."""
         shapes = tuple([x.shape[1:] for x in inputs]) if self.joins else ()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         number, now = self._number(), time.monotonic()
@@ -281,7 +281,7 @@ class Batcher:
         return future
 
     async def _cut(self, inputs: Sequence[Any], places: Sequence[int], *more: Any) -> list[Any]:
-        """A request of many rows, as several."""
+        """Split a request of many rows into several."""
         step = self.batching.max_rows
         parts = [
             self._queued(part, places, part[0].shape[0], *more)
@@ -292,10 +292,10 @@ class Batcher:
         found = await asyncio.gather(*parts)
         return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
-    # When to compute ---------------------------------------------------------------------------
+    # Scheduling --------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        """See to it that what waits is computed: now, soon, or when it has waited long enough."""
+        """Schedule the pending requests: now, soon, or when the oldest has waited long enough."""
         if not self._waiting or not self._executor.is_free(self._plan):
             return
         wait = 0.0
@@ -306,10 +306,10 @@ class Batcher:
                 wait = oldest + self.batching.max_wait - time.monotonic()
         if self._timer is not None:
             if wait > 0:
-                return  # it was set when the oldest one came
+                return  # set when the oldest request arrived
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        # "Soon" is after all that has arrived by now was read: it is joined.
+        # "Soon" is after everything that has arrived was read, so that it can be joined.
         self._timer = (
             loop.call_later(wait, self._begin) if wait > 0 else loop.call_soon(self._begin)
         )
@@ -337,7 +337,7 @@ class Batcher:
             if request.record is not None:
                 times = begun - request.arrived, now - begun
                 request.record.computed(self.version.name, self.version.number, request.rows, times)
-            if request.future.done():  # the client has gone
+            if request.future.done():  # the client has disconnected
                 continue
             if isinstance(outcome, BaseException):
                 self._sums.ended(now - request.arrived, failed=True)
@@ -354,14 +354,14 @@ class Batcher:
             self.metrics.computed(rows)
 
     def count(self, seconds: float) -> None:
-        """Count a request that was answered after so many seconds."""
+        """Count a request with the seconds that its response took."""
         self._sums.ended(seconds, failed=False)
         self.recent.append(seconds)
         if self.metrics is not None:
             self.metrics.answered(seconds)
 
     def _next_batch(self) -> list[Request]:
-        """The requests to compute together now: the first, and others of its shapes."""
+        """The requests to compute together next: the first, and others of its shapes."""
         batch: list[Request] = []
         left: list[Request] = []
         rows, now = 0, time.monotonic()
@@ -399,12 +399,12 @@ class Batcher:
         """The outputs of each request of a batch, or its error; called in any thread."""
         try:
             return with_recorder(None, self._joined, batch)
-        except UnavailableError as error:  # none of them is at fault
+        except UnavailableError as error:  # not the fault of a request
             return [error] * len(batch)
         except Exception as error:
             if len(batch) == 1:
                 return [error]
-        # One of them is at fault: each alone, so that the others have their answers.
+        # One of the requests is at fault: run each alone, so that the others have their results.
         return [self._outcomes([request])[0] for request in batch]
 
     def _joined(self, batch: list[Request]) -> list[Any]:
@@ -427,10 +427,10 @@ class Batcher:
             begin = end
         return outcomes
 
-    # The end -----------------------------------------------------------------------------------
+    # Shutdown ----------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Take no more requests, and return when all that came have their answers."""
+        """Accept no more requests, and return when all pending ones are answered."""
         for part in self.parts():
             part.is_open = False
         while self.is_busy:
@@ -438,12 +438,12 @@ class Batcher:
         await asyncio.get_running_loop().run_in_executor(None, self.release)
 
     def release(self) -> None:
-        """Give back what the version needed; it computes nothing any more."""
+        """Release the resources of the version; it computes nothing afterwards."""
         for part in self.parts():
             part._executor.release()
 
 
 def filled(arrays: list[Any], more: int) -> Any:
-    """Arrays joined, with the first row again for those that are missing."""
+    """Arrays joined, padded by copies of the first row."""
     extra = [np.broadcast_to(arrays[0][:1], (more, *arrays[0].shape[1:]))] if more else []
     return np.concatenate([*arrays, *extra])

@@ -1,4 +1,4 @@
-"""A cache of answers: equal requests to one version are computed once."""
+"""A response cache: equal requests to one version are computed once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from eagerflow.serving.shadow import Shadowed
 __all__ = ["Cache", "Cached"]
 
 Key = tuple[int, bytes]
-_ENTRY = 500  # bytes that an entry takes beside its arrays, about
+_ENTRY = 500  # approximate bytes of an entry beside its arrays
 
 
 class Cache:
-    """The answers of a model that were asked for last, as many as fit into ``max_bytes``.
+    """The most recently used responses of a model, as many as fit into ``max_bytes``.
 
-    An answer belongs to one version as it was loaded, one signature, some outputs and the very
-    bytes of the inputs. Requests for what is being computed wait for it. Errors are not kept.
+    A response belongs to one loaded version, one signature, a choice of outputs and the exact bytes
+    of the inputs. Equal requests that arrive during the computation wait for it. Errors are not
+    cached.
     """
 
     def __init__(self, name: str, max_bytes: int, metrics: Metrics | None = None) -> None:
@@ -52,7 +53,7 @@ class Cache:
         outputs: Sequence[str] | None,
         how: dict[str, Any],
     ) -> dict[str, Any]:
-        """The outputs for these inputs: kept, under way, or computed by what answers."""
+        """The outputs for these inputs: cached, pending, or computed by the batcher."""
         key = _key(answering, inputs, outputs)
         found = self._kept.get(key)
         if found is not None:
@@ -67,7 +68,7 @@ class Cache:
             except (BusyError, LateError):  # of the other request: this one has its own deadline
                 return await answering.run(inputs, outputs, **how)
         self._count("miss")
-        # A task of its own: others may wait for it when the first client has gone.
+        # A task of its own: others may wait for it after the first client has disconnected.
         task = asyncio.get_running_loop().create_task(answering.run(inputs, outputs, **how))
         self._running[key] = task
         task.add_done_callback(lambda done: self._ended(key, done))
@@ -77,7 +78,7 @@ class Cache:
         del self._running[key]
         if done.cancelled() or done.exception() is not None:
             return
-        # Copies, since the arrays may be parts of those of a batch.
+        # Copies, since the arrays may be views of those of a batch.
         found = {name: np.array(array) for name, array in done.result().items()}
         size = _size(found)
         if size > self.max_bytes:
@@ -98,7 +99,7 @@ def _size(found: dict[str, Any]) -> int:
 
 
 def _key(answering: Batcher | Shadowed, inputs: Row, outputs: Sequence[str] | None) -> Key:
-    """What an answer follows from; ``serial`` tells versions apart, and signatures of one."""
+    """The key of a cache entry; ``serial`` distinguishes versions and signatures."""
     digest = blake2b(repr(None if outputs is None else list(outputs)).encode(), digest_size=32)
     for name, array in inputs.items():
         digest.update(repr((name, array.dtype.name, array.shape)).encode())
@@ -107,7 +108,7 @@ def _key(answering: Batcher | Shadowed, inputs: Row, outputs: Sequence[str] | No
 
 
 class Cached:
-    """What answers, behind a cache."""
+    """A batcher behind a cache."""
 
     def __init__(self, answering: Batcher | Shadowed, cache: Cache) -> None:
         self.version = answering.version
@@ -119,7 +120,7 @@ class Cached:
         return Cached(self._answering.by_signature(name), self._cache)
 
     def check_room(self) -> None:
-        """Nothing: an answer that is kept needs no room."""
+        """Never raises: a cached response needs no place in the queue."""
 
     async def run(
         self, given: Row, outputs: Sequence[str] | None = None, **how: Any

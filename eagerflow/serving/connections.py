@@ -1,7 +1,7 @@
-"""Connections as uvicorn has them: told of when they end, ended when no request comes.
+"""uvicorn connections with a callback at their end and a timeout for request heads.
 
-A request that is refused for a full queue costs a third when it is not handed on: what a server
-that has too much to do spends on refusals, it does not compute with.
+A request that is refused as the queue is full costs a third if it is answered right here: under
+overload, time spent on refusals is lost for computation.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from weakref import WeakKeyDictionary
 
 __all__ = ["connection_class", "end_silent"]
 
-_LOOK_SECONDS = 0.01, 1.0  # between two looks, at least and at most
+_LOOK_SECONDS = 0.01, 1.0  # seconds between two checks, at least and at most
 
 
 def connection_class(protocol: type[Any], refusal: Callable[[bytes], bytes | None]) -> type[Any]:
-    """A protocol of uvicorn whose connections call ``ended``, once, when they have ended.
+    """A protocol class of uvicorn; its connections call ``ended`` once, when they are closed.
 
-    ``refusal`` gives the body of the answer to a POST for a path that is refused as there is too
-    much to do, and None for any other: it is asked before the request is read, where uvicorn's
-    parser is httptools', and nothing about the request is unusual.
+    ``refusal`` returns the body of the response to a POST for a path that is refused for overload,
+    and None for any other. It is called before the request is read, where uvicorn's parser is
+    httptools' and nothing about the request is unusual.
     """
 
     class Connection(protocol):  # type: ignore[misc]
@@ -41,7 +41,7 @@ def connection_class(protocol: type[Any], refusal: Callable[[bytes], bytes | Non
             body = refusal(self.url) if _is_plain(self) else None
             if body is None:
                 super().on_headers_complete()
-            else:  # what comes of its body finds the request before it answered, and is dropped
+            else:  # the request is already answered when its body arrives, which is dropped
                 self.has_refused = True
                 self.transport.write(_busy(body, self.server_state.default_headers))
 
@@ -55,9 +55,9 @@ def connection_class(protocol: type[Any], refusal: Callable[[bytes], bytes | Non
 
 
 def _is_plain(connection: Any) -> bool:
-    """Whether the request whose head has come may be answered at once.
+    """Whether the request, of which the head has arrived, may be answered at once.
 
-    That is one behind another, so that all the rest of the connection is as uvicorn has it then.
+    It must follow another request, so that uvicorn's state of the connection is complete.
     """
     parser, before = connection.parser, connection.cycle
     return (
@@ -72,7 +72,7 @@ def _is_plain(connection: Any) -> bool:
 
 
 def _busy(body: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """The answer to a request for which there is no room."""
+    """The response to a request that is refused for overload."""
     status = HTTPStatus.TOO_MANY_REQUESTS
     rows = [
         b"HTTP/1.1 %d %s" % (status, status.phrase.encode()),
@@ -84,18 +84,18 @@ def _busy(body: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
 
 
 class _Waiting(NamedTuple):
-    """That a connection had answered these requests, and since when."""
+    """The number of requests that a connection had answered, and the time of that observation."""
 
     answered: Any
     since: float
 
 
 async def end_silent(connections: Set[Any], seconds: Callable[[], float]) -> None:
-    """End connections on which the head of a request takes longer than so many seconds.
+    """Close connections on which the head of a request takes longer than ``seconds()``.
 
     ``connections`` are the open ones, as uvicorn keeps them; runs until it is cancelled. uvicorn
-    itself has a time for connections that say nothing after an answer, but none for heads that are
-    begun, or for the first one.
+    itself has a timeout for idle connections after a response, but none for incomplete heads, or
+    for the first one.
     """
     waiting: WeakKeyDictionary[Any, _Waiting] = WeakKeyDictionary()
     loop = asyncio.get_running_loop()
@@ -113,10 +113,10 @@ async def end_silent(connections: Set[Any], seconds: Callable[[], float]) -> Non
 
 
 def _awaits_head(connection: Any) -> bool:
-    """Whether nothing but the head of a request can come next, and no timer but this one runs.
+    """Whether the connection waits for the head of a request, and no timer but this one runs.
 
-    uvicorn has a cycle for each request whose head has come, and a timer while a connection says
-    nothing after an answer.
+    uvicorn has a cycle for each request with a complete head, and a timer while a connection is
+    idle after a response.
     """
     if connection.timeout_keep_alive_task is not None:
         return False

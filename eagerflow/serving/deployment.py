@@ -1,7 +1,7 @@
-"""The same models on more than one machine: a deployment on Ray Serve.
+"""Serving on several machines: a deployment on Ray Serve.
 
-Ray Serve starts replicas and ends them, spreads requests, scales with load, rolls out changes, and
-replaces what has died. Here is only what is to be told to it.
+Ray Serve starts and stops replicas, balances requests, scales with load, rolls out changes, and
+replaces dead replicas. This module only configures it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from eagerflow.settings import changed, setting
 
 __all__ = ["Deployment", "Scaling", "deploy"]
 
-_NEEDS = "ray-serve", "ef.serving.deploy"  # the extra, and what needs it
-_LOOKS = 0.1  # seconds between two looks at what Ray Serve has done
-_ATTEMPTS = 3  # of a replica to start, before a deployment has failed
-_SURGE = 25  # percent of the replicas that are started beside the old ones of a roll-out
+_NEEDS = "ray-serve", "ef.serving.deploy"  # the extra, and the feature that needs it
+_LOOKS = 0.1  # seconds between two polls of Ray Serve's state
+_ATTEMPTS = 3  # to start a replica, before a deployment has failed
+_SURGE = 25  # percent of additional replicas during a roll-out
 
 
 class Scaling(NamedTuple):
-    """How many replicas there are: as many as the requests under way ask for.
+    """Autoscaling: the number of replicas follows the number of requests in flight.
 
-    Ray Serve aims at ``ongoing`` requests under way for each, adds replicas when there are more
-    for ``up_seconds``, and takes them away when there are fewer for ``down_seconds``.
+    Ray Serve aims at ``ongoing`` requests in flight for each, adds replicas when there are more for
+    ``up_seconds``, and takes them away when there are fewer for ``down_seconds``.
 
     >>> ef.serving.Scaling(max_replicas=8).min_replicas
     1
@@ -58,7 +58,7 @@ class Scaling(NamedTuple):
     down_seconds: float = 120.0
 
     def checked(self) -> Scaling:
-        """These numbers; ArgumentError for those that cannot be."""
+        """These settings, validated; ArgumentError for numbers out of range."""
         counts = self.min_replicas, self.max_replicas
         if not (all(type(n) is int for n in counts) and 1 <= counts[0] <= counts[1]):
             raise ArgumentError(
@@ -91,9 +91,9 @@ class Scaling(NamedTuple):
 class Deployment:
     """A deployment by its name, on the Ray cluster at ``address``; a context manager.
 
-    ``address`` is as for ``deploy``, which makes one. ``close`` takes the deployment away; without
-    it, it goes on on a cluster of others, when this program ends, too. Raises UnavailableError
-    where no deployment of the name runs.
+    ``address`` is as for ``deploy``, which makes one. ``close`` deletes the deployment; without it,
+    a deployment on an existing cluster outlives this program. Raises UnavailableError where no
+    deployment of the name runs.
 
     >>> deployed = ef.serving.Deployment("eagerflow", address="auto")  # doctest: +SKIP
     >>> deployed.status()["replicas"]  # doctest: +SKIP
@@ -113,10 +113,10 @@ class Deployment:
             self._leave()
             raise
         self.url = f"{kind}://{self.host}:{self.port}"
-        """Where requests go to, such as ``http://127.0.0.1:8501``."""
+        """The address of the deployment, such as ``http://127.0.0.1:8501``."""
 
     def status(self) -> dict[str, Any]:
-        """What Ray Serve tells: the state, a message, and how many replicas are in which state.
+        """The status from Ray Serve: the state, a message, and the number of replicas by state.
 
         Raises UnavailableError where the deployment is gone.
         """
@@ -133,7 +133,7 @@ class Deployment:
         }
 
     def close(self) -> None:
-        """Answer what has come, and take the deployment away; Ray, too, if it was started here."""
+        """Finish pending requests, delete the deployment, and stop Ray if it was started here."""
         if _ray().is_initialized() and self.name in self._serve.status().applications:
             self._serve.delete(self.name)
         self._leave()
@@ -179,21 +179,21 @@ def deploy(
     grace: float = 30.0,
     wait: float = 120.0,
 ) -> Deployment:
-    """Serve models by replicas on a Ray cluster, or roll out a change of what a deployment serves.
+    """Serve models by replicas on a Ray cluster, or roll out a change of a deployment.
 
     ``models``, ``policy``, ``batching``, ``limits``, ``access``, ``sequences``, ``numerics``,
     ``cache`` and ``poll`` are as for ``Server``; the paths are read where the replicas run.
     ``address`` is a cluster's (``"auto"``, ``"host:6379"``); None is the one that this process is
     connected to, that of ``RAY_ADDRESS``, or a new one on this machine. ``host``, ``port`` and the
-    access's certificate are those of Ray Serve, which has one of each; ``prefix`` tells deployments
-    apart that share it. ``replicas`` is a number, or a Scaling with load; each is given ``cpus``. A
-    replica that ends has ``grace`` seconds for what has come.
+    access's certificate are those of Ray Serve, which has one of each; ``prefix`` distinguishes
+    deployments that share them. ``replicas`` is a number, or a Scaling with load; each reserves
+    ``cpus``. A stopping replica has ``grace`` seconds for its pending requests.
 
-    A deployment of the same ``name`` is changed without a lost answer: the models are tried first,
-    then new replicas are started beside the old ones, and take their place when they are ready.
+    A deployment of the same ``name`` is changed without losing requests: the models are tried
+    first, then new replicas are started beside the old ones, and replace them when they are ready.
     Returns when they are, and raises UnavailableError after ``wait`` seconds, ArgumentError for
-    paths that are not there and settings that cannot be, FileFormatError for a certificate that is
-    not there, MissingExtraError without the extra ``ray-serve``.
+    missing paths and invalid settings, FileFormatError for a missing certificate, MissingExtraError
+    without the extra ``ray-serve``.
 
     Source: Ray Serve.
 
@@ -235,7 +235,7 @@ def deploy(
 def _options(
     replicas: int | Scaling, cpus: float, batching: Batching, grace: float
 ) -> dict[str, Any]:
-    """What Ray Serve is told of the replicas; ArgumentError for numbers that cannot be."""
+    """The options of the replicas for Ray Serve; ArgumentError for numbers out of range."""
     scaling = replicas if isinstance(replicas, Scaling) else Scaling(replicas, replicas)
     return {
         "autoscaling_config": scaling.checked().told(),
@@ -251,7 +251,7 @@ def _options(
 def _check_numbers(port: int, **positive: float) -> None:
     for argument, value in positive.items():
         if not (_is_number(value) and value > 0):
-            raise ArgumentError(f"{value!r} is no number above 0", op="deploy", argument=argument)
+            raise ArgumentError(f"{value!r} is not positive", op="deploy", argument=argument)
     if type(port) is not int or not 0 < port < 1 << 16:
         raise ArgumentError(f"{port!r} is not a port", op="deploy", argument="port")
 
@@ -261,7 +261,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _absolute(models: Models) -> Models:
-    """The models, by paths that do not depend on the folder that a process is in."""
+    """The models, with absolute paths."""
     if isinstance(models, Folder):
         return models._replace(path=Path(models.path).absolute())
     if not isinstance(models, Mapping):
@@ -282,7 +282,7 @@ def _ray() -> Any:
 
 def _serve() -> Any:
     found = extras.load("ray.serve", *_NEEDS)
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # each call is news to it
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # it logs each call at INFO
     return found
 
 
@@ -295,7 +295,7 @@ def _connect(address: str | None) -> bool:
 
 
 def _begin(wanted: str | None) -> bool:
-    """Join the Ray cluster that is wanted, or start one; False where this process has one."""
+    """Join the requested Ray cluster, or start one; False if already connected."""
     ray = _ray()
     if ray.is_initialized():
         return False
@@ -306,7 +306,7 @@ def _begin(wanted: str | None) -> bool:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
         with changed(told_by_environment(near)):
-            ray.init(wanted or "local", **options)  # without, it tries one that was here before
+            ray.init(wanted or "local", **options)  # None would try an earlier cluster
     except (ConnectionError, ValueError) as error:
         raise EagerflowError(
             f"Ray cannot be reached: {error}", op="deploy", argument="address"
@@ -315,7 +315,7 @@ def _begin(wanted: str | None) -> bool:
 
 
 def _try(settings: Settings) -> None:
-    """Load the models once where replicas run, so that what is broken changes nothing."""
+    """Load the models once where the replicas run, so that a broken one changes nothing."""
     ray = _ray()
     error = ray.get(ray.remote(num_cpus=0, max_retries=0)(trial).remote(settings))
     if error is not None:
@@ -323,8 +323,8 @@ def _try(settings: Settings) -> None:
 
 
 def _listened_on() -> tuple[str, int, str] | None:
-    """Host, port and kind of the address of Ray Serve; None if it does not run."""
-    # No public function tells them; Serve's own command asks the same client.
+    """Host, port and scheme of Ray Serve's address; None if it does not run."""
+    # No public function returns them; Serve's own command uses the same client.
     context = extras.load("ray.serve.context", *_NEEDS)
     client = context._get_global_client(raise_if_no_controller_running=False)
     if client is None:
@@ -364,7 +364,7 @@ def _listen(host: str, port: int, access: Access) -> None:
 
 
 def _run(name: str, prefix: str, settings: Settings, options: Mapping[str, Any]) -> None:
-    """Tell Ray Serve what is to run."""
+    """Submit the application to Ray Serve."""
     serve = _serve()
     made = serve.deployment(serve.ingress()(Replica), name="models", **options)
     target = serve.RunTarget(made.bind(settings), name, prefix)
@@ -374,7 +374,7 @@ def _run(name: str, prefix: str, settings: Settings, options: Mapping[str, Any])
             wait_for_ingress_deployment_creation=False,
             wait_for_applications_running=False,
         )
-    except serve.exceptions.RayServeException as error:  # as for a prefix that another one has
+    except serve.exceptions.RayServeException as error:  # as for a prefix that is taken
         told = str(getattr(error, "cause", error))
         raise ArgumentError(told, op="deploy", argument=name) from None
 

@@ -1,4 +1,4 @@
-"""What a server answers in place of results: errors with the HTTP status that fits."""
+"""The errors of a server, each with its HTTP status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class UnknownModelError(EagerflowError, LookupError):
-    """There is no model, version or label of the name that a request asks for.
+    """The requested model, version or label does not exist.
 
     >>> raise ef.serving.UnknownModelError("there is no model 'digit'", expected="one of digits")
     Traceback (most recent call last):
@@ -29,7 +29,7 @@ class UnknownModelError(EagerflowError, LookupError):
 
 
 class UnknownSequenceError(EagerflowError, LookupError):
-    """There is no sequence of the id in the request: it was never begun, or has ended.
+    """The requested sequence does not exist: it was never begun, or has ended.
 
     >>> raise ef.serving.UnknownSequenceError("the sequence 7 has ended", received="it was idle")
     Traceback (most recent call last):
@@ -61,7 +61,7 @@ class BusyError(EagerflowError, RuntimeError):
 
 
 class CrashedError(EagerflowError, RuntimeError):
-    """What a request or a version needs ended the process that computed it, again and again.
+    """The process that computed a request, or loaded a version, crashed repeatedly.
 
     >>> raise ef.serving.CrashedError("the process that computed the request ended")
     Traceback (most recent call last):
@@ -106,7 +106,7 @@ _STATUS = (
 
 
 def status_of(error: BaseException) -> int:
-    """The HTTP status that tells the kind of an error: 4xx where the request is to be changed.
+    """The HTTP status of an error: 4xx for errors of the client.
 
     >>> from eagerflow.serving.errors import status_of
     >>> status_of(ef.errors.ShapeError("the ranks differ")), status_of(ZeroDivisionError())

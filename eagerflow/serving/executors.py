@@ -23,50 +23,49 @@ from eagerflow.variable import Variable, put_together
 __all__ = ["Executor", "InProcess", "InWorkers", "Pool"]
 
 INLINE_SECONDS = 0.0005
-"""Models that take less run in the server's own thread: to pass work to another takes 0.1 ms."""
+"""Models that take less run in the server's own thread: a handover takes 0.1 ms."""
 
 QUICK_SECONDS = 0.00005
-"""Models that take less run when a request comes: to wait for others, and to be joined with them,
-takes about as long."""
+"""Models that take less run when a request arrives: joining them with others takes as long."""
 
 Work = Callable[[], list[Any]]
 End = Callable[[list[Any] | BaseException], None]
 
 
 class Executor(ABC):
-    """Computes the batches of one version; belongs to the event loop, unless a method says else."""
+    """Computes the batches of one version; belongs to the event loop, unless noted."""
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
 
     @abstractmethod
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Try the version with these free sizes; called in any thread, and takes long."""
+        """Try the version with these free sizes; called in any thread, may take long."""
 
     @abstractmethod
     def is_free(self, later: Callable[[], None]) -> bool:
-        """Whether a batch can begin now; if not, ``later`` is called when one may."""
+        """Whether a batch can begin now; if not, ``later`` is called when one can."""
 
     @property
     def is_quick(self) -> bool:
-        """Whether ``compute`` can be called now, and is over in less time than it takes to wait."""
+        """Whether ``compute`` can be called now, and is faster than queueing."""
         return False
 
     @abstractmethod
     def begin(self, work: Work, count: int, end: End) -> None:
-        """Call ``work``, which calls ``compute``, for so many requests; then call ``end``."""
+        """Call ``work``, which calls ``compute``, for ``count`` requests; then call ``end``."""
 
     @abstractmethod
     def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
-        """The outputs of these places, as NumPy arrays; called in any thread."""
+        """The outputs at these positions, as NumPy arrays; called in any thread."""
 
     @abstractmethod
     def of_signature(self, name: str, version: ModelVersion) -> Executor:
-        """What computes a signature of the version, with the same weights."""
+        """The executor of a signature of the version, with the same weights."""
 
     @abstractmethod
     def release(self) -> None:
-        """Give back what the version needed; called in any thread, and may take long."""
+        """Release the resources of the version; called in any thread, may take long."""
 
 
 def _begun(pool: ThreadPoolExecutor, work: Work, end: End) -> None:
@@ -93,7 +92,7 @@ class InProcess(Executor):
 
     def is_free(self, later: Callable[[], None]) -> bool:
         """See ``Executor.is_free``."""
-        return not self._busy  # the end of the running batch comes here again
+        return not self._busy  # the end of the running batch leads back here
 
     @property
     def is_quick(self) -> bool:
@@ -131,9 +130,9 @@ class InProcess(Executor):
 
 
 class Pool:
-    """Workers, and whose turn it is: each batch begins when a worker is free for it.
+    """Worker processes shared by versions: each batch begins when a worker is free for it.
 
-    ``command`` are the words that start a worker.
+    ``command`` is the command line of a worker.
     """
 
     def __init__(self, settings: WorkerSettings, command: Sequence[str] = WORKER_COMMAND) -> None:
@@ -144,7 +143,7 @@ class Pool:
         self._threads = ThreadPoolExecutor(settings.processes, "eagerflow-batch")
 
     def __call__(self, version: ModelVersion) -> InWorkers:
-        """What computes the batches of a version."""
+        """The executor of a version."""
         return InWorkers(version, self)
 
     def is_free(self, later: Callable[[], None]) -> bool:
@@ -167,7 +166,7 @@ class Pool:
         _begun(self._threads, work, ended)
 
     def drop(self, key: int) -> None:
-        """Let all workers forget a version, unless they end anyway."""
+        """Let all workers drop a version, unless they are ending."""
         if not self.is_ending:
             self.workers.drop(key)
 
@@ -178,9 +177,9 @@ class Pool:
 
 
 class InWorkers(Executor):
-    """Batches in the workers of a pool, as many at a time as there are.
+    """Batches in the workers of a pool, one for each worker at a time.
 
-    ``signature`` is the one of the version's file that is computed, which ``whole`` has put there.
+    ``signature`` is the signature that is computed, of the version that ``whole`` has loaded.
     """
 
     def __init__(
@@ -197,11 +196,11 @@ class InWorkers(Executor):
         self._key: int | None = None
 
     def of_signature(self, name: str, version: ModelVersion) -> Executor:
-        """See ``Executor.of_signature``; the version itself has to be prepared first."""
+        """See ``Executor.of_signature``; the version itself must be prepared first."""
         return InWorkers(version, self._pool, self, name)
 
     def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Give the workers the version, all of which map one file."""
+        """Load the version into the workers, all of which map one file."""
         version, workers = self.version, self._pool.workers
         if self._whole is None:
             file = _with_weights(version.graph)
@@ -236,9 +235,10 @@ class InWorkers(Executor):
 
 
 def _with_weights(graph: Graph) -> io.FileIO:
-    """A file without a name that a graph was written into, whose weights are the graph's own now.
+    """An anonymous file with a copy of the graph; the graph's weights are mapped from it
+    afterwards.
 
-    The file that it came from is not mapped: what is written over it, or cuts it, would be seen.
+    The original file is not mapped: overwriting or truncating it would change the weights.
     """
     file = _nameless()
     try:
@@ -256,7 +256,7 @@ def _variables(graph: Graph) -> list[Variable]:
 
 
 def _nameless() -> io.FileIO:
-    """A new file without a name, in memory where the system can."""
+    """A new anonymous file, in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         return io.FileIO(os.memfd_create("eagerflow-weights"), "r+")
     return tempfile.TemporaryFile(buffering=0)  # type: ignore[return-value]

@@ -1,6 +1,6 @@
-"""Generation: sequences that go on token by token, many of them in each step.
+"""Text generation: sequences that advance token by token, many in each step.
 
-A new sequence joins at the next step, one that has ended leaves; no step waits for a sequence.
+A new sequence joins at the next step, a finished one leaves; no step waits for a sequence.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Asked", "Generation", "decoder_of"]
 
 
 class Asked(NamedTuple):
-    """What is to be generated: how many tokens behind which, how they are drawn, until when.
+    """The parameters of a generation: prompt, number of tokens, sampling, stop sequences.
 
-    Tokens end with the first of the sequences ``stop`` that comes, which is told too. ``timeout``
-    is how many seconds may pass until it begins; a smaller ``priority`` goes first.
+    Generation ends with the first of the sequences ``stop``, which is included. ``timeout`` limits
+    the seconds until it begins; a smaller ``priority`` goes first.
     """
 
     tokens: list[int]
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 
 def decoder_of(version: ModelVersion) -> Decoder:
-    """What the tokens and logits of a version are; ArgumentError for one that is no decoder."""
+    """The decoder settings of a version; ArgumentError for other versions."""
     state = version.signature.state
     if state is None or state.decoder is None:
         raise ArgumentError(
@@ -52,9 +52,9 @@ def decoder_of(version: ModelVersion) -> Decoder:
 
 
 class Generation:
-    """A sequence that is generated: ``start`` takes a slot, ``tokens`` gives them, ``end`` ends it.
+    """A running generation: ``start`` takes a slot, ``tokens`` yields tokens, ``end`` ends it.
 
-    ``finish_reason`` is ``"stop"`` or ``"length"`` once all tokens have come.
+    ``finish_reason`` is ``"stop"`` or ``"length"`` once all tokens are generated.
     """
 
     def __init__(self, batcher: Batcher, asked: Asked) -> None:
@@ -71,7 +71,7 @@ class Generation:
         self._has_slot = False
 
     async def start(self) -> None:
-        """Wait for a slot; BusyError, LateError or UnavailableError where there will be none."""
+        """Wait for a slot; raises BusyError, LateError or UnavailableError."""
         batcher, asked = self.batcher, self.asked
         if not batcher.is_open:
             raise UnavailableError(
@@ -87,7 +87,7 @@ class Generation:
             raise
 
     def end(self) -> None:
-        """Free the slot and the state, at once."""
+        """Free the slot and the state at once."""
         sequence, self._sequence = self._sequence, None
         if sequence is not None:
             sequence.pending -= 1
@@ -97,7 +97,7 @@ class Generation:
             self.batcher.slots.give_back()
 
     async def tokens(self) -> AsyncIterator[int]:
-        """The tokens, as they come."""
+        """The tokens, one by one as they are generated."""
         asked, sampler = self.asked, Sampler(self.asked.sampling)
         made: list[int] = []
         parts = self._parts(asked.tokens)
@@ -122,11 +122,11 @@ class Generation:
             yield token
 
     async def all_tokens(self) -> list[int]:
-        """The tokens, when all have come."""
+        """All tokens, when the generation is finished."""
         return [token async for token in self.tokens()]
 
     def _parts(self, tokens: list[int]) -> list[list[int]]:
-        """The prompt in parts that a step takes: powers of two, the same ones whenever it comes."""
+        """The prompt in chunks: powers of two, always the same ones for the same length."""
         found, at = [], 0
         for size in reversed(self.batcher.lengths):
             while len(tokens) - at >= size:
@@ -148,6 +148,6 @@ class Generation:
 
 
 def _drawn(sampler: Sampler, outputs: list[Any]) -> int:
-    """The next token, of the logits of a row or of its last place."""
+    """Draw the next token from the logits of a row, or of its last position."""
     (logits,) = outputs
     return sampler.draw(logits.reshape(-1, logits.shape[-1])[-1])

@@ -1,4 +1,4 @@
-"""Requests over HTTP as ASGI servers hand them on: paths, headers, bodies with limits, answers.
+"""HTTP requests over ASGI: paths, headers, bodies with limits, responses.
 
 Source: the ASGI specification, HTTP and lifespan protocols (asgi.readthedocs.io).
 """
@@ -21,17 +21,17 @@ Send = Callable[[Any], Awaitable[None]]
 
 JSON = {"content-type": "application/json"}
 _JSON = (b"content-type", b"application/json")
-MAX_KEPT_PATH = 200  # bytes of a path that is remembered
+MAX_KEPT_PATH = 200  # longer paths are not cached
 MAX_KEPT_PATHS = 1024
-MAX_DIGITS = 20  # of a length
+MAX_DIGITS = 20  # of a Content-Length
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection: there is no reader of the answer."""
+    """The client has closed the connection: there is no reader of the response."""
 
 
 class Deadline:
-    """Ends the reading of bodies that takes longer than ``seconds``: one timer for all of them."""
+    """Cancels reads of bodies that take longer than ``seconds``; one timer serves all of them."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -40,7 +40,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> asyncio.Task[Any]:
-        """The running task has this long from now, until ``end``."""
+        """Start the time limit of the running task, until ``end``."""
         task = asyncio.current_task()
         assert task is not None
         self._until[task] = time.monotonic() + self.seconds
@@ -49,7 +49,7 @@ class Deadline:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> bool:
-        """The task is done with what it began; whether it was cancelled for being late."""
+        """End the time limit of a task; returns whether it was cancelled for being late."""
         self._until.pop(task, None)
         if task not in self._late:
             return False
@@ -70,9 +70,9 @@ class Deadline:
 
 
 class HttpRequest:
-    """A request: its method and path, what the path names, its headers, and its body to be read.
+    """A request: its method and path, the path's parameters, its headers, and its body.
 
-    ``receive`` gives the messages of the ASGI server.
+    ``receive`` is ASGI's receive callable.
     """
 
     __slots__ = ("_headers", "_query", "method", "named", "path", "receive", "size")
@@ -87,10 +87,10 @@ class HttpRequest:
         told = self.header("content-length")
         is_number = told is not None and told.isdecimal() and len(told) < MAX_DIGITS
         self.size = int(told) if told is not None and is_number else None
-        """Bytes of the body, as its header says; None where it does not."""
+        """Bytes of the body according to Content-Length; None without the header."""
 
     def header(self, name: str) -> str | None:
-        """The value of the first header of this name, in small letters; None without one."""
+        """The value of the first header of this name, in lower case; None without one."""
         wanted = name.encode("latin-1")
         for key, value in self._headers:
             if key == wanted:
@@ -99,13 +99,14 @@ class HttpRequest:
 
     @property
     def query(self) -> dict[str, str]:
-        """What stands behind the question mark, the last value of each name."""
+        """The query parameters, the last value of each name."""
         return dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True))
 
     async def body(self, most: int, deadline: Deadline) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits.
 
-        ``most`` is its size in bytes. ClientGoneError where the client goes meanwhile.
+        ``most`` is the largest size in bytes. ClientGoneError where the client disconnects
+        meanwhile.
         """
         if self.size is not None and self.size > most:
             raise _too_large(most)
@@ -142,7 +143,7 @@ def _too_large(most: int) -> TooLargeError:
 
 
 async def respond(send: Send, body: bytes, headers: Mapping[str, str], status: int = 200) -> None:
-    """Send a whole answer."""
+    """Send a complete response."""
     rows = (
         [_JSON]
         if headers is JSON
@@ -154,7 +155,7 @@ async def respond(send: Send, body: bytes, headers: Mapping[str, str], status: i
 
 
 async def lifespan(receive: Receive, send: Send) -> None:
-    """Tell a server that asks that there is nothing to be done at its begin and its end."""
+    """Acknowledge ASGI lifespan events."""
     while True:
         kind = (await receive())["type"]
         await send({"type": f"{kind}.complete"})
@@ -166,9 +167,9 @@ async def lifespan(receive: Receive, send: Send) -> None:
 
 
 class Found(NamedTuple):
-    """What a router knows of a path: the target, and the parts that its pattern names.
+    """The result of routing a path: the target, and the path parameters.
 
-    Without a target, ``allowed`` are the methods that the path has targets for.
+    Without a target, ``allowed`` are the methods that the path supports.
     """
 
     target: Any
@@ -177,7 +178,7 @@ class Found(NamedTuple):
 
 
 class _Branch:
-    """Patterns that begin alike: what follows in them, and the targets of those that end here."""
+    """A node of the router's trie: branches by the next part, and targets of complete patterns."""
 
     def __init__(self) -> None:
         self.literals: dict[str, _Branch] = {}
@@ -186,7 +187,7 @@ class _Branch:
         self.targets: dict[str, Any] = {}
 
     def grown(self, part: str) -> _Branch:
-        """The branch for one more part of a pattern: a text, ``{name}`` or ``{name}:verb``."""
+        """The branch for one more part of a pattern: a literal, ``{name}`` or ``{name}:verb``."""
         if not part.startswith("{"):
             return self.literals.setdefault(part, _Branch())
         name, _, verb = part[1:].partition("}")
@@ -200,8 +201,8 @@ class _Branch:
 class Router:
     """Finds the target of a method and a path; ``routes`` are methods, patterns and targets.
 
-    A pattern's parts between slashes are texts, ``{name}`` for any text, or ``{name}:verb``.
-    GET stands for HEAD too, and a slash at the end makes no difference.
+    A pattern's parts between slashes are literals, ``{name}`` for any text, or ``{name}:verb``. GET
+    stands for HEAD too, and a slash at the end makes no difference.
 
     >>> from eagerflow.serving.http import Router
     >>> router = Router([("POST", "/v1/models/{model}:predict", 1), ("GET", "/v2", 2)])
@@ -223,7 +224,7 @@ class Router:
         self._kept = lru_cache(MAX_KEPT_PATHS)(self._look)
 
     def find(self, method: str, path: str) -> Found:
-        """What there is for a method and a path."""
+        """The target, parameters and allowed methods for a method and a path."""
         return (self._kept if len(path) <= MAX_KEPT_PATH else self._look)(method, path)
 
     def _look(self, method: str, path: str) -> Found:
@@ -234,7 +235,7 @@ class Router:
 
 
 def _matched(branch: _Branch, parts: Sequence[str], named: dict[str, str]) -> dict[str, Any]:
-    """The targets of the pattern that the parts of a path fit; ``named`` is what they name."""
+    """The targets of the pattern that matches the path; ``named`` receives its parameters."""
     if not parts:
         return branch.targets
     part, rest = parts[0], parts[1:]

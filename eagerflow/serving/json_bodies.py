@@ -1,4 +1,4 @@
-"""JSON of requests and answers: read with limits, written with arrays in it."""
+"""JSON bodies: parsed with limits, written with arrays in them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NATIVE = frozenset(
 
 
 def loads(body: bytes | bytearray | memoryview) -> Any:
-    """The value of a JSON text; ArgumentError where it is none.
+    """Parse a JSON text; ArgumentError for invalid JSON.
 
-    NaN and Infinity are numbers, as in TensorFlow Serving's texts.
+    NaN and Infinity are accepted, as by TensorFlow Serving.
 
     >>> from eagerflow.serving.json_bodies import loads
     >>> loads(b'{"instances": [1.0, NaN]}')
@@ -41,9 +41,9 @@ def loads(body: bytes | bytearray | memoryview) -> Any:
 
 
 def dumps(value: Any, arrays: Iterable[Any] = ()) -> bytes:
-    """A nest with ``arrays`` in it as a JSON text, in which each number reads back to its bits.
+    """Write a nest with ``arrays`` in it as JSON; each number round-trips exactly.
 
-    NaN and infinity are written as Python writes them, since JSON has no texts for them.
+    NaN and infinity are written as Python writes them, since JSON cannot represent them.
 
     >>> from eagerflow.serving.json_bodies import dumps
     >>> y = np.asarray([0.1, 2.0], "float32")
@@ -58,12 +58,12 @@ def dumps(value: Any, arrays: Iterable[Any] = ()) -> bytes:
 
 
 def _is_native(array: Any) -> bool:
-    """Whether orjson writes the finite numbers of an array as they are; it knows no single ones."""
+    """Whether orjson can write the finite numbers of an array; it does not take scalars."""
     return array.ndim > 0 and array.dtype in _NATIVE and array.flags.c_contiguous
 
 
 def plain(value: Any) -> Any:
-    """An array as nested lists, float32 numbers as the shortest texts that read back to them."""
+    """An array as nested lists, float32 numbers in their shortest round-trip form."""
     if not isinstance(value, np.ndarray):
         raise DTypeError(f"a {type(value).__name__} cannot be written as JSON")
     if value.dtype.kind == "c":
@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
 
 
 def example(specs: Mapping[str, Any]) -> dict[str, Any]:
-    """Zeros for each input, of one row, as nested lists: a request to begin with.
+    """Zeros for each input, of one row, as nested lists: an example request.
 
     >>> from eagerflow.serving.json_bodies import example
     >>> example({"x": ef.TensorSpec(("batch", 2), "float32")})

@@ -1,4 +1,4 @@
-"""What clients may cost: bytes and seconds of a request, connections, and each client's share."""
+"""Limits on clients: bytes and seconds of a request, connections, and each client's share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Limits", "Places", "allow_more_files", "open_files"]
 
 
 class Limits(NamedTuple):
-    """What clients may cost.
+    """Limits on the resources that clients may use.
 
-    ``max_body`` is the bytes of a request's body, ``body_seconds`` how long its head, then its body
-    may take to come. ``heartbeat`` is how many seconds a stream of events is silent at most.
-    ``max_connections`` may be open at once over HTTP, and as many over gRPC, with as many calls
-    under way; ``client_connections`` of them from one address (None: three quarters). A stream or
-    a connection of gRPC is ended when nothing comes for ``idle_seconds``.
+    ``max_body`` bounds the bytes of a request's body, ``body_seconds`` the time in which its head,
+    then its body must arrive. ``heartbeat`` is the longest silence of an event stream in seconds.
+    ``max_connections`` may be open at once over HTTP, and as many over gRPC, with as many calls in
+    flight; ``client_connections`` of them from one address (None: three quarters). A stream or a
+    connection of gRPC is closed after ``idle_seconds`` without a message.
 
     >>> ef.serving.Limits(max_connections=1000).of_client
     750
@@ -33,16 +33,16 @@ class Limits(NamedTuple):
 
     @property
     def of_client(self) -> int:
-        """How many connections one address may have."""
+        """The largest number of connections from one address."""
         if self.client_connections is not None:
             return self.client_connections
         return max(1, self.max_connections * 3 // 4)
 
 
 class Places:
-    """How many of a bounded number of places each client has; belongs to one event loop.
+    """Counts the places that each client takes of a bounded number; belongs to one event loop.
 
-    ``limits`` gives the bounds of now, ``most`` a lower one for all.
+    ``limits`` gives the current bounds, ``most`` a lower one for all.
 
     >>> from eagerflow.serving.limits import Limits, Places
     >>> places = Places(lambda: Limits(max_connections=3))
@@ -59,19 +59,19 @@ class Places:
         self._of: Counter[str] = Counter()
 
     def refusal(self, client: str) -> str | None:
-        """What has no place for a client: ``"server"``, its share (``"client"``), or nothing."""
+        """The limit that refuses a client: ``"server"``, ``"client"`` (its share), or None."""
         limits = self._limits()
         if self.taken >= min(limits.max_connections, self.most):
             return "server"
         return "client" if self._of[client] >= limits.of_client else None
 
     def enter(self, client: str) -> None:
-        """A client takes a place."""
+        """Take a place for a client."""
         self.taken += 1
         self._of[client] += 1
 
     def leave(self, client: str) -> None:
-        """A client gives a place back."""
+        """Give back a place of a client."""
         self.taken -= 1
         self._of[client] -= 1
         if not self._of[client]:
@@ -79,7 +79,7 @@ class Places:
 
 
 def open_files() -> float:
-    """How many files the process may have open; infinity where nothing says it."""
+    """The limit of open files of the process; infinity where it is unknown."""
     resource = extras.load_if_there("resource")
     if resource is None:
         return float("inf")
@@ -88,7 +88,7 @@ def open_files() -> float:
 
 
 def allow_more_files() -> None:
-    """Let the process have as many open files as the system lets it: nothing here uses select."""
+    """Raise the process's limit of open files to the system's: nothing here uses select."""
     resource = extras.load_if_there("resource")
     if resource is not None:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

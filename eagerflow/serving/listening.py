@@ -1,4 +1,4 @@
-"""Connections over HTTP: taken as long as there are places, refused with an answer beyond them."""
+"""HTTP listener: accepts connections up to the limits, and refuses others with a response."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from eagerflow.serving.limits import Limits, Places, open_files
 
 __all__ = ["Listener"]
 
-BACKLOG = 2048  # connections that the system keeps until they are taken
-PAUSE_SECONDS = 0.2  # after a connection could not be taken, for want of files
+BACKLOG = 2048  # connections that the system queues until they are accepted
+PAUSE_SECONDS = 0.2  # after an accept that failed for lack of file descriptors
 FARE_WELL_SECONDS = 1.0  # for a client to read why it is refused
-FARE_WELLS = 128  # clients that have this time at once; others are let go at once
-OWN_FILES = 128  # that are left for models, workers and what else a process opens
+FARE_WELLS = 128  # refused clients that have this time at once; others are closed immediately
+OWN_FILES = 128  # reserved for models, workers and other files of the process
 RETRY_SECONDS = 1
 WHY = {
     "server": "the server has as many connections as it may",
@@ -30,12 +30,12 @@ _log = logging.getLogger("eagerflow.serving")
 
 
 class Listener:
-    """Takes the connections of a socket that listens, each with a protocol of its own.
+    """Accepts the connections of a listening socket, each with a protocol of its own.
 
-    ``protocols`` makes one, whose ``ended`` it sets: to be called when its connection has ended.
-    ``files`` are how many files connections may have; by default what the process may open, less
-    what it needs itself. ``refused`` is called for each that has no place, with what is short.
-    Belongs to the event loop that calls it.
+    ``protocols`` makes one; its attribute ``ended`` is set to a callback for the end of the
+    connection. ``files`` is how many files connections may use: by default the process's limit,
+    less a reserve. ``refused`` is called for each refused connection, with the limit that it
+    exceeds. Belongs to the event loop that calls it.
     """
 
     def __init__(
@@ -59,32 +59,32 @@ class Listener:
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take connections from now on."""
+        """Start to accept connections."""
         self._listening.setblocking(False)
         self._listening.listen(BACKLOG)
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def close(self) -> None:
-        """Take no more; those that are there stay."""
+        """Stop accepting; open connections stay."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
         self._listening.close()
 
     async def _accept(self) -> None:
-        """Take connections, one after the other."""
+        """Accept connections, one after the other."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 made, address = await loop.sock_accept(self._listening)
             except ConnectionError:
                 continue
-            except OSError as error:  # they wait until files are closed
+            except OSError as error:  # they stay queued until files are closed
                 _log.error("a connection could not be taken: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             self._take(made, str(address[0]))
-            await asyncio.sleep(0)  # where many wait, others have their turn too
+            await asyncio.sleep(0)  # so that other tasks run while many connections are queued
 
     def _take(self, made: socket.socket, client: str) -> None:
         why = self.places.refusal(client)
@@ -101,7 +101,7 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, made: socket.socket, leave: Callable[[], None]) -> None:
-        """Let a protocol have a connection, after the handshake of TLS where there is one."""
+        """Hand a connection to a protocol, after the TLS handshake if there is one."""
         protocol = None
         seconds = None if self._transport is None else self._limits().body_seconds
         try:
@@ -115,13 +115,13 @@ class Listener:
             if protocol is not None:
                 protocol.ended = None
             leave()
-            if not isinstance(error, OSError):  # of the client's, as a failed handshake is
+            if not isinstance(error, OSError):  # caused by the client, such as a failed handshake
                 raise
 
     # Refusals -----------------------------------------------------------------------------------
 
     def _refuse(self, made: socket.socket, why: str) -> None:
-        """Tell a client why it is refused, where that needs no handshake, and let it go."""
+        """Refuse a connection, with a response if that needs no handshake."""
         if self._transport is not None:
             made.close()
             return
@@ -135,9 +135,9 @@ class Listener:
             made.close()
 
     async def _fare_well(self, made: socket.socket) -> None:
-        """Close a connection when the client has read its answer.
+        """Close a connection when the client has read its response.
 
-        What the client had sent, and was not read, would take the answer away from it.
+        Unread bytes from the client would reset the connection and discard the response.
         """
         try:
             async with asyncio.timeout(FARE_WELL_SECONDS):

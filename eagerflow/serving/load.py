@@ -1,8 +1,9 @@
-"""Load for a server that runs: requests at times that do not depend on its answers.
+"""Load generator for a running server, open-loop: requests do not wait for responses.
 
-A client that waits for an answer before it sends the next request measures a slow server at its
-best: the requests that would have come meanwhile are left out (coordinated omission). Here they are
-due at times that are drawn beforehand (a Poisson process), and their time counts from then on.
+A client that waits for a response before it sends the next request measures a slow server at its
+best: the requests that would have arrived meanwhile are left out (coordinated omission). Here
+requests are due at times drawn beforehand (a Poisson process), and latency counts from the due
+time.
 
 Source: Schroeder, Wierman, Harchol-Balter, "Open versus closed: a cautionary tale", NSDI 2006.
 """
@@ -23,14 +24,14 @@ from eagerflow.errors import ArgumentError
 
 __all__ = ["Load", "LoadResult", "Question", "apply_load", "rows_of"]
 
-_SPIN_SECONDS = 0.002  # timers of event loops are that coarse: the rest of a wait is looked at
+_SPIN_SECONDS = 0.002  # resolution of event loop timers: the rest of a wait is polled
 LATE_SECONDS = 0.01  # a request that leaves later than this was held up by the client
 
 
 class Question(NamedTuple):
-    """A request to send again and again: the address, the body, further headers, and TLS.
+    """A request to send repeatedly: the address, the body, further headers, and TLS.
 
-    ``context`` is that of ``https`` addresses; None trusts what the system trusts.
+    ``context`` is the TLS context of ``https`` addresses; None trusts the system's certificates.
     """
 
     url: str
@@ -39,7 +40,7 @@ class Question(NamedTuple):
     context: ssl.SSLContext | None = None
 
     def encoded(self) -> bytes:
-        """The request as it is sent over a connection that stays open."""
+        """The bytes of the request, for a keep-alive connection."""
         place = urlsplit(self.url)
         fields = {
             "host": place.netloc.rpartition("@")[2],
@@ -54,9 +55,9 @@ class Question(NamedTuple):
 
 
 class Load(NamedTuple):
-    """How many requests are due a second, for how many seconds, over how many connections.
+    """A load: requests a second, duration in seconds, and number of connections.
 
-    ``timeout`` is how many seconds an answer may take; ``seed`` draws the times.
+    ``timeout`` is how many seconds a response may take; ``seed`` is that of the due times.
     """
 
     rate: float
@@ -66,7 +67,7 @@ class Load(NamedTuple):
     seed: int = 0
 
     def times(self) -> np.ndarray[Any, Any]:
-        """When the requests are due, in seconds from the beginning.
+        """The times at which requests are due, in seconds from the beginning.
 
         >>> from eagerflow.serving.load import Load
         >>> len(Load(rate=1000.0, seconds=2.0).times())
@@ -77,7 +78,7 @@ class Load(NamedTuple):
         return found - found[0]
 
     def checked(self) -> Load:
-        """These numbers; ArgumentError for one that cannot be."""
+        """This load, validated; ArgumentError for a number out of range."""
         for name, value in self._asdict().items():
             least = 0 if name == "seed" else 1 if name == "connections" else 1e-3
             if not isinstance(value, int | float) or not least <= value < 1e9:
@@ -91,12 +92,12 @@ class Load(NamedTuple):
 
 
 class LoadResult(NamedTuple):
-    """What came of a load.
+    """The result of a load.
 
-    ``latencies`` are the seconds of each answer with status 200, from when its request was due;
-    ``statuses`` counts the answers by status, and what had none by the reason; ``refusals`` are
-    the seconds of answers with another status. ``seconds`` is the time until the last answer,
-    ``late`` how many requests the client itself sent late.
+    ``latencies`` are the seconds of each response with status 200, from the time at which its
+    request was due; ``statuses`` counts the responses by status, and requests without one by the
+    reason; ``refusals`` are the seconds of responses with another status. ``seconds`` is the time
+    until the last response, ``late`` the number of requests that the client itself sent late.
     """
 
     load: Load
@@ -108,25 +109,25 @@ class LoadResult(NamedTuple):
 
     @property
     def goodput(self) -> float:
-        """Answers with status 200 a second."""
+        """Responses with status 200 per second."""
         return len(self.latencies) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """The time that this share of the good answers took at most; NaN without any."""
+        """The latency quantile of the successful responses; NaN without any."""
         return float(np.quantile(self.latencies, share)) if len(self.latencies) else float("nan")
 
 
 async def apply_load(question: Question, load: Load) -> LoadResult:
-    """Send a request at the rate of a load, and tell what came back.
+    """Send a request at the rate of a load, and return the result.
 
-    Raises ArgumentError for numbers that cannot be, OSError where no server listens.
+    Raises ArgumentError for numbers out of range, OSError where no server listens.
     """
     run = _Run(question, load.checked())
     return await run.result()
 
 
 class _Run:
-    """One load: connections, and requests that are due, under way or answered."""
+    """One load: connections, and requests that are due, in flight or answered."""
 
     def __init__(self, question: Question, load: Load) -> None:
         place = urlsplit(question.url)
@@ -145,7 +146,7 @@ class _Run:
             self.context = question.context or ssl.create_default_context()
         self.opened: set[_Connection] = set()
         self.free: deque[_Connection] = deque()
-        self.due: deque[float] = deque()  # what waits for a connection
+        self.due: deque[float] = deque()  # requests waiting for a connection
         self.loop = asyncio.get_running_loop()
         self.left = 0
         self.done = asyncio.Event()
@@ -191,7 +192,7 @@ class _Run:
         self.free.append(made)
 
     def send(self) -> None:
-        """Send what is due over the connections that are free."""
+        """Send due requests over the free connections."""
         while self.due and self.free:
             self.free.popleft().ask(self.due.popleft())
 
@@ -210,7 +211,7 @@ class _Run:
             self.done.set()
 
     def lost(self, connection: _Connection, due: float | None, reason: str) -> None:
-        """A connection has gone, with the request that was under way, if any; open another."""
+        """Replace a lost connection; its request in flight, if any, has failed."""
         self.opened.discard(connection)
         if connection in self.free:
             self.free.remove(connection)
@@ -225,7 +226,7 @@ class _Run:
         try:
             await self.open()
         except OSError:
-            # No server listens: what is due has no answer, unless another connection is there.
+            # No server listens: due requests fail, unless another connection is open.
             while self.due and not self.free:
                 self.due.popleft()
                 self.count("not connected")
@@ -237,7 +238,7 @@ class _Run:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection that stays open, with one request under way at most."""
+    """A keep-alive connection, with at most one request in flight."""
 
     def __init__(self, run: _Run) -> None:
         self.run = run
@@ -264,7 +265,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         due, status = self.asked, self.parser.get_status_code()
         if due is None:
-            self.transport.abort()  # an answer without a request
+            self.transport.abort()  # a response without a request
             return
         self.is_open = self.is_open and bool(self.parser.should_keep_alive())
         self.settle()
@@ -291,7 +292,7 @@ def _parsers() -> Any:
 
 
 def rows_of(results: Iterable[LoadResult]) -> list[list[str]]:
-    """A table with a title: rates, times in milliseconds, and what was not answered well."""
+    """A table with a title: rates, latencies in milliseconds, and failed requests."""
     rows = [["requests/s", "good/s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms", "others"]]
     for result in results:
         others = [f"{n} {why}" for why, n in sorted(result.statuses.items()) if why != "200"]

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus: requests, their times, batches, queues, refusals."""
+"""Prometheus metrics of a server: requests, their times, batches, queues, refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = tuple(1 << i for i in range(11))
 
 
 class _Histogram:
-    """How many numbers lie between bounds; belongs to the event loop, so that nothing is locked."""
+    """A histogram; belongs to the event loop, so that nothing is locked."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -33,13 +33,13 @@ class _Histogram:
         self._sum += number
 
     def told(self) -> tuple[list[tuple[str, float]], float]:
-        """How many numbers each bound is not below, by its text, and the sum of all."""
+        """The cumulative count of each bucket, by its bound, and the sum of all numbers."""
         names = [*map(str, self._bounds), "+Inf"]
         return list(zip(names, accumulate(self._counts), strict=True)), self._sum
 
 
 class _Histograms:
-    """A histogram for each model and version, which the client's registry collects."""
+    """A histogram for each model and version, as a collector of the client's registry."""
 
     def __init__(self, registry: Any, name: str, told: str, bounds: Sequence[float]) -> None:
         core = extras.load("prometheus_client.core", "serving", "ef.serving")
@@ -50,15 +50,15 @@ class _Histograms:
         registry.register(self)
 
     def labels(self, *labels: str) -> _Histogram:
-        """The one of a model and a version."""
+        """The histogram of a model and a version."""
         return self._of.setdefault(labels, _Histogram(self._bounds))
 
     def remove(self, *labels: str) -> None:
-        """Forget that of a model and a version."""
+        """Remove the histogram of a model and a version."""
         self._of.pop(labels, None)
 
     def collect(self) -> list[Any]:
-        """All of them, as the client writes them."""
+        """All histograms in the client library's form."""
         family = self._family(*self._about, labels=_OF_VERSION)
         for labels, histogram in self._of.items():
             family.add_metric(labels, *histogram.told())
@@ -66,7 +66,7 @@ class _Histograms:
 
 
 class Metrics:
-    """The numbers of one server, in a registry of its own; MissingExtraError without the extra."""
+    """The metrics of one server, in a registry of its own; MissingExtraError without the extra."""
 
     def __init__(self) -> None:
         self._client = client = extras.load("prometheus_client", "serving", "ef.serving")
@@ -123,7 +123,7 @@ class Metrics:
         )
 
     def watch(self, workers: Workers) -> None:
-        """Tell how many workers there are, and how many have ended unasked."""
+        """Export the number of workers, and of those that have ended unexpectedly."""
         for name, told, count in (
             (
                 "eagerflow_workers",
@@ -135,35 +135,35 @@ class Metrics:
             self._client.Gauge(name, told, registry=self.registry).set_function(count)
 
     def count_places(self, name: str, told: str, places: Places) -> None:
-        """Tell how many places are taken."""
+        """Export the number of places that are taken."""
         gauge = self._client.Gauge(f"eagerflow_{name}", told, registry=self.registry)
         gauge.set_function(lambda: places.taken)
 
     def refuse_connection(self, limit: str) -> None:
-        """Count a connection, or a call, that had no place."""
+        """Count a refused connection or call."""
         self._refused_connections.labels(limit).inc()
 
     def shadowed(self, model: str, version: str, outcome: str, largest: float) -> None:
-        """Count an answer of a shadow, and note the largest difference until now."""
+        """Count a shadow's result, and note the largest difference until now."""
         self._shadows.labels(model, version, outcome).inc()
         self._differences.labels(model, version).set(largest)
 
     def refuse(self, model: str, error: BaseException) -> None:
-        """Count an answer that is an error; names that no model has are counted as one."""
+        """Count an error response; unknown model names are counted as one."""
         self.refused.labels(model, status_of(error)).inc()
 
     def text(self) -> bytes:
-        """All numbers, in Prometheus' text format."""
+        """All metrics, in Prometheus' text format."""
         return bytes(self._client.generate_latest(self.registry))
 
     @property
     def content_type(self) -> str:
-        """The type of ``text``."""
+        """The content type of ``text``."""
         return str(self._client.CONTENT_TYPE_LATEST)
 
 
 class VersionMetrics:
-    """The numbers of one version, found once."""
+    """The metrics of one version, looked up once."""
 
     def __init__(self, metrics: Metrics, model: str, version: int) -> None:
         labels = model, str(version)
@@ -176,15 +176,15 @@ class VersionMetrics:
         self._waiting = metrics.waiting.labels(*labels)
 
     def watch(self, running: Any) -> None:
-        """Let ``running()`` tell how many requests are under way, when asked.
+        """Export ``running()`` as the number of requests in flight.
 
-        What several tell is added.
+        The numbers of several callbacks are added.
         """
         self._running.append(running)
         self._waiting.set_function(lambda: sum(told() for told in self._running))
 
     def watch_sequences(self, active: Any) -> None:
-        """Let ``active()`` tell how many sequences there are; they may generate tokens."""
+        """Export ``active()`` as the number of sequences; they may generate tokens."""
         of = self._metrics
         of.sequences.labels(*self._labels).set_function(active)
         self.generated = of.tokens.labels(*self._labels).inc
@@ -192,6 +192,6 @@ class VersionMetrics:
         self._of += [of.sequences, of.tokens, of.first_token]
 
     def forget(self) -> None:
-        """The version has left: its numbers go with it."""
+        """Remove the metrics of a version that was unloaded."""
         for metric in self._of:
             metric.remove(*self._labels)

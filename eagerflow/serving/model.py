@@ -1,4 +1,4 @@
-"""A version of a model: a graph that was loaded, tried, and answers requests by name."""
+"""A version of a model: a graph that is loaded, tried, and computes requests by name."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Row = Mapping[str, Any]
 """An array for each input, by name."""
 
 _SERIAL = itertools.count()
-_TRIALS = 5  # runs that are timed when a version is loaded
+_TRIALS = 5  # timed runs when a version is loaded
 
 
 class ModelVersion:
-    """One version of a model: its graph, made ready to answer requests.
+    """One version of a model: its graph, prepared for requests.
 
-    ``graph`` is the graph to serve; it must not assign Variables, since requests may come in any
+    ``graph`` is the graph to serve; it must not assign Variables, since requests may arrive in any
     order. ``numerics`` is as for ``ef.function``. Raises ArgumentError for graphs that assign.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 2), "float32"))
@@ -64,40 +64,40 @@ class ModelVersion:
         self.path: Path | None = None
         self._row_types = _row_types(self.signature)
         self.seconds = 0.0
-        """The shortest time of a run of one row, from when it was tried; 0 before."""
+        """The shortest time of a run of one row, measured by ``try_out``; 0 before."""
         self.numerics = numerics
         self.serial = next(_SERIAL)
-        """A number that no other graph that is served has, also of the same version."""
+        """A number unique among served graphs, also of the same version."""
         self._replay = replay_of(graph, numerics)
         state = graph.state
         pairs = {} if state is None else state.pairs
         self.state_inputs = [graph.inputs.names.index(name) for name in pairs]
-        """The places of the state among the graph's inputs."""
+        """The positions of the state among the graph's inputs."""
         self.state_outputs = [graph.outputs.names.index(name) for name in pairs.values()]
-        """The places among the graph's outputs of what the state is next."""
+        """The positions of the next state among the graph's outputs."""
         self.beginning = [] if state is None else beginnings(graph, state)
-        """What the state of a sequence begins with, in the order of ``state_inputs``."""
+        """The initial state of a sequence, in the order of ``state_inputs``."""
         self.given_inputs = [i for i, n in enumerate(graph.inputs.names) if n not in pairs]
-        """The places of the other inputs, which requests give."""
+        """The positions of the other inputs, which come from requests."""
 
     @classmethod
     def load(
         cls, name: str, number: int, path: str | os.PathLike[str], numerics: str = "fast"
     ) -> ModelVersion:
-        """The version in a file: a saved graph or model, or an ONNX model."""
+        """Load the version in a file: a saved graph or model, or an ONNX model."""
         made = cls(name, number, read(path), numerics)
         made.path = Path(path)
         return made
 
     def signatures(self) -> dict[str, ModelVersion]:
-        """What the signatures of the file compute, as versions that share its weights."""
+        """The signatures of the file, as versions that share its weights."""
         return {
             name: ModelVersion(self.name, self.number, self.graph.signature(name), self.numerics)
             for name in self.graph.signatures
         }
 
     def arrays(self, given: Row) -> list[Tensor]:
-        """A tensor for each input, in order; the errors name the input and what it expects.
+        """A tensor for each input, in order; the errors name the input and the expected spec.
 
         ``given`` are arrays of the inputs' dtypes, or nested lists of Python numbers.
         """
@@ -112,9 +112,10 @@ class ModelVersion:
         return self._replay.checked(self.inputs_of(found, self.beginning))
 
     def _as_rows(self, arrays: Sequence[Any]) -> list[Tensor] | None:
-        """Arrays as tensors that share their memory, if all plainly are rows of what is expected.
+        """Arrays as tensors that share their memory, if all are obviously rows of the inputs'
+        specs.
 
-        None for all others, which may fit too: of another order in memory, say, or read-only.
+        None for others, which may still fit: of another memory order, for example, or read-only.
         """
         if self._row_types is None:
             return None
@@ -129,7 +130,7 @@ class ModelVersion:
         return made
 
     def inputs_of(self, given: Sequence[Any], state: Sequence[Any]) -> list[Any]:
-        """The graph's inputs, of those that requests give and of the state."""
+        """The graph's inputs, from those of the request and the state."""
         if not state:
             return list(given)
         found = dict(zip(self.given_inputs, given, strict=True))
@@ -137,20 +138,20 @@ class ModelVersion:
         return [found[i] for i in range(len(found))]
 
     def named(self, given: Row) -> dict[str, Any]:
-        """The arrays that ``arrays`` makes, by the inputs' names."""
+        """The arrays that ``arrays`` makes, by input name."""
         found = [tensor.numpy() for tensor in self.arrays(given)]
         return dict(zip(self.signature.inputs, found, strict=True))
 
     def compute(self, inputs: Sequence[Any], outputs: Iterable[int]) -> list[Any]:
-        """The outputs of these places, as NumPy arrays, for what ``arrays`` gave."""
+        """The outputs at these positions, as NumPy arrays, for inputs from ``arrays``."""
         found = self._replay.run(inputs)
         return [found[i].numpy() for i in outputs]
 
     def run(self, given: Row, outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """The outputs by name, or those of these names, for an array for each input.
+        """The outputs by name (all, or those requested) for an array for each input.
 
-        State is what it begins with. Raises ArgumentError, ShapeError or DTypeError for what does
-        not fit the signature.
+        State has its initial value. Raises ArgumentError, ShapeError or DTypeError for inputs that
+        do not fit the signature.
         """
         places = self.signature.outputs_of(outputs)
         found = with_recorder(None, self.compute, self.arrays(given), places)
@@ -158,10 +159,10 @@ class ModelVersion:
         return dict(zip([names[i] for i in places], found, strict=True))
 
     def try_out(self, sizes: Iterable[Mapping[str, int]] = ({},)) -> None:
-        """Run the examples of the file, make plans for these free sizes, time the first.
+        """Run the examples of the file, make plans for these free sizes, and time the first.
 
-        What is timed has zeros for values, and 1 for sizes that are not said. Raises SessionError
-        for an example that gives another result than it should.
+        The timed run has zeros for values, and 1 for sizes that are not given. Raises SessionError
+        for an example with a wrong result.
         """
         examples.check(self.graph, self.numerics)
         every = [*self.signature.outputs_of(None), *self.state_outputs]
@@ -176,7 +177,7 @@ class ModelVersion:
                 self.seconds = min(times)
 
     def _trial(self, known: Mapping[str, int]) -> tuple[list[Any], list[Any]]:
-        """Zeros for what requests give, and state as it begins, of these sizes."""
+        """Zeros for the inputs of requests, and the initial state, with these sizes."""
         sizes = defaultdict(lambda: 1, known)
         zeros = [
             as_tensor(
@@ -188,13 +189,13 @@ class ModelVersion:
         return zeros, [as_tensor(repeated(x, rows)) for x in self.beginning]
 
     def release(self) -> None:
-        """Give back the memory of its plans."""
+        """Release the memory of its plans."""
         for plan in list(self._replay.plans.items.values()):
             plan.release()
 
     @property
     def state_bytes(self) -> int:
-        """How much memory the state of one sequence takes."""
+        """The bytes of the state of one sequence."""
         return sum(x.nbytes for x in self.beginning)
 
     def __repr__(self) -> str:
@@ -202,7 +203,7 @@ class ModelVersion:
 
 
 def _row_types(signature: Signature) -> list[tuple[Any, tuple[int, ...]]] | None:
-    """The dtype and the shape of a row of each input, where requests give rows of known shapes."""
+    """The dtype and row shape of each input, if requests consist of rows of known shapes."""
     specs = signature.inputs.values()
     if signature.batch is None or signature.state is not None:
         return None
@@ -212,7 +213,7 @@ def _row_types(signature: Signature) -> list[tuple[Any, tuple[int, ...]]] | None
 
 
 def beginnings(graph: Graph, state: State) -> list[Any]:
-    """An array for each input of state: what the file says, or zeros, as one row."""
+    """The initial array of each state input: from the file, or zeros, as one row."""
     inputs = dict(zip(graph.inputs.names, graph.inputs, strict=True))
     found = []
     for name in state.pairs:
@@ -224,5 +225,5 @@ def beginnings(graph: Graph, state: State) -> list[Any]:
 
 
 def repeated(array: Any, rows: int) -> Any:
-    """One row as several; an array without rows is what it is."""
+    """Repeat a single row; an array without rows is returned as it is."""
     return array if rows == 1 else np.ascontiguousarray(np.repeat(array, rows, axis=0))

@@ -1,4 +1,4 @@
-"""Numbers of requests as arrays of the dtype that an input has."""
+"""Numbers of requests, converted to arrays of an input's dtype."""
 
 from __future__ import annotations
 

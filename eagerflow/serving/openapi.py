@@ -1,4 +1,4 @@
-"""The description of the HTTP interface by OpenAPI 3.1, made from the table of routes.
+"""The OpenAPI 3.1 description of the HTTP interface, made from the table of routes.
 
 Source: the OpenAPI Specification, version 3.1.0.
 """
@@ -68,7 +68,7 @@ _READY = _object("ready", ready={"type": "boolean"})
 
 
 class Operation(NamedTuple):
-    """What a route does, and the JSON that it takes and gives; ``other`` are other forms."""
+    """A route's summary and the schemas of its JSON bodies; ``other`` are other media types."""
 
     summary: str
     answer: _Schema | None = None
@@ -91,7 +91,7 @@ OPERATIONS = {
         "The states of versions", _object("model_version_status", model_version_status=_list({}))
     ),
     "page": Operation("The page for browsers", None, None, ("text/html",)),
-    "figures": Operation("What the page shows of models and versions", {"type": "object"}),
+    "figures": Operation("Figures of models and versions for the page", {"type": "object"}),
     "metrics": Operation("Numbers for Prometheus", None, None, ("text/plain",)),
     "openapi": Operation("This description", _object("openapi paths", openapi=_TEXT)),
     "server": Operation("Name, version and extensions", _object("name version extensions")),
@@ -103,7 +103,7 @@ OPERATIONS = {
         _object("", ready={"type": "boolean"}),
     ),
     "load": Operation("Load a model", _object()),
-    "unload": Operation("Let a model go", _object()),
+    "unload": Operation("Unload a model", _object()),
     "traffic": Operation("The versions that serve a model", _object("model current labels split")),
     "direct": Operation(
         "Change the versions that serve a model", _object("model current labels split"), _TRAFFIC
@@ -125,17 +125,17 @@ OPERATIONS = {
         ),
         (NPY, NPZ, "application/octet-stream"),
     ),
-    "generate": Operation("Tokens behind tokens", _GENERATED, _GENERATION),
+    "generate": Operation("Tokens after a prompt", _GENERATED, _GENERATION),
     "generate_stream": Operation(
-        "Tokens behind tokens, as Server-Sent Events", None, _GENERATION, ("text/event-stream",)
+        "Tokens after a prompt, as Server-Sent Events", None, _GENERATION, ("text/event-stream",)
     ),
     "model_ready": Operation("Whether a model answers", _READY),
     "config": Operation(
         "How a model is served",
         _object("name max_batch_size input output", max_batch_size=_COUNT, input=_list({})),
     ),
-    "statistics": Operation("What a model has done", _STATISTICS),
-    "all_statistics": Operation("What all models have done", _STATISTICS),
+    "statistics": Operation("Statistics of a model", _STATISTICS),
+    "all_statistics": Operation("Statistics of all models", _STATISTICS),
     "model_metadata": Operation(
         "Versions, inputs and outputs",
         _object(
@@ -146,7 +146,7 @@ OPERATIONS = {
         ),
     ),
 }
-"""By the name of the function behind a route."""
+"""By the name of the route's handler."""
 
 
 def description(routes: Iterable[tuple[str, str, str]]) -> dict[str, Any]:

@@ -24,11 +24,10 @@ __all__ = ["OPTIONS", "Configuration", "Option", "checked"]
 
 
 class Option(NamedTuple):
-    """An option: its name in files (flags have hyphens), what it may be, and what it does.
+    """An option: its name in files (flags have hyphens), its type, and its help text.
 
-    ``least`` is the smallest number; ``of_model`` ones can also stand in a model's own table, and
-    ``fixed`` ones cannot change while the server runs. A default of None stands for something that
-    ``told`` says.
+    ``least`` is the smallest number; ``of_model`` ones are also allowed in a model's own table, and
+    ``fixed`` ones cannot change while the server runs. A default of None is explained in ``told``.
     """
 
     name: str
@@ -43,11 +42,11 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The command's flag; that of an option which is on is its negation."""
+        """The command's flag; for an option that is on by default, the negation."""
         return f"--{'no-' if self.default is True else ''}{self.name.replace('_', '-')}"
 
     def checked(self, value: Any) -> Any:
-        """A value of a file; ArgumentError for one of another kind or below the least."""
+        """Validate a value from a file; ArgumentError for a wrong type or one below the least."""
         kinds = {float: (int, float), Path: (str, Path)}.get(self.kind, (self.kind,))
         fits = isinstance(value, kinds) and (self.kind is bool or not isinstance(value, bool))
         if fits and self.kind in (int, float):
@@ -158,10 +157,10 @@ Models = Path | Folder | dict[str, ModelOptions]
 
 
 class Configuration(NamedTuple):
-    """What a server is to do: values of options by name, and models.
+    """A server's configuration: values of options by name, and models.
 
     ``models`` is a file or a folder, a Folder with options of some of its models, or a
-    ModelOptions for each name; ``values`` may lack options, which then have their defaults.
+    ModelOptions for each name; options that ``values`` lacks have their defaults.
 
     >>> Configuration(Path("digits.ef"), {"port": 0, "max_wait": 2.0}).arguments()["batching"]
     Batching(max_rows=32, max_wait=0.002, sizes=(), max_queue=1024)
@@ -172,11 +171,11 @@ class Configuration(NamedTuple):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], flags: Mapping[str, Any] = {}) -> Configuration:
-        """What a file says, in TOML; ``flags`` take the place of its values.
+        """Read a TOML file; ``flags`` override its values.
 
-        Paths in it are relative to its folder. Where the flags have a folder of models, tables of
+        Paths in it are relative to its folder. Where the flags name a folder of models, tables of
         models are options of those in it. Raises FileFormatError, which names key and line, for
-        keys that there are not and values that do not fit.
+        unknown keys and invalid values.
         """
         where = Path(path)
         try:
@@ -209,7 +208,7 @@ class Configuration(NamedTuple):
             ) from None
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``Server``; ArgumentError or FileFormatError for what cannot be."""
+        """The arguments of ``Server``; ArgumentError or FileFormatError for invalid values."""
         of = {option.name: option.default for option in OPTIONS}
         of |= {name: checked(name, value) for name, value in self.values.items()}
         return {
@@ -246,13 +245,13 @@ class Configuration(NamedTuple):
         return self.values.get(name, _OF[name].default)
 
     def changes(self, other: Configuration) -> set[str]:
-        """The names of options that another configuration sets otherwise, models' own aside."""
+        """The names of options that differ in another configuration, except those of models."""
         return {name for name in _OF if self._value(name) != other._value(name)}
 
     def going_on(self, running: Configuration) -> tuple[Configuration, list[str]]:
-        """This configuration for a server that runs with another one.
+        """This configuration, adapted to a server that runs with an earlier one.
 
-        Also the names of the fixed options that it sets otherwise, in vain: they stay as they are.
+        Also returns the names of fixed options that it would change: they keep their values.
 
         >>> before = Configuration(Path("digits.ef"), {"port": 8501, "max_body": 16})
         >>> found, refused = Configuration(Path("digits.ef"), {"port": 80}).going_on(before)
@@ -269,7 +268,7 @@ class Configuration(NamedTuple):
 
 
 def checked(name: str, value: Any) -> Any:
-    """The value of an option; ArgumentError for a name that there is not, or if it does not fit.
+    """The value of an option; ArgumentError for an unknown name or an invalid value.
 
     >>> checked("poll", 2)
     2
@@ -282,7 +281,7 @@ def _batching(of: Mapping[str, Any]) -> Batching:
 
 
 def _tokens(of: Mapping[str, Any]) -> tuple[str, ...]:
-    """The secrets of a file and of an environment variable, one a line."""
+    """The secrets of a file and of an environment variable, one per line."""
     found = tokens_of(of["tokens"]) if of["tokens"] else ()
     name = of["tokens_variable"]
     if name is None:
@@ -295,13 +294,13 @@ def _tokens(of: Mapping[str, Any]) -> tuple[str, ...]:
     return (*found, *lines)
 
 
-# What a file says ---------------------------------------------------------------------------------
+# Parsing ------------------------------------------------------------------------------------------
 
 
 def _values(
     told: Mapping[str, Any], text: str, folder: Path, base: Path | None
 ) -> tuple[dict[str, Any], Models | None]:
-    """The values of options, and the models, of a file's contents; ``base`` is a flag's."""
+    """The values of options, and the models, in a file; ``base`` comes from a flag."""
     values: dict[str, Any] = {}
     for key, value in told.items():
         if key != "models":
@@ -333,9 +332,9 @@ def _model(
     folder: Path,
     base: Path | None,
 ) -> ModelOptions:
-    """What the table of a model says; what it does not say is as for all models.
+    """The options in the table of a model; missing ones are those of all models.
 
-    It is in the folder ``base``, if there is one.
+    The model is in the folder ``base``, if that is given.
     """
     place = f"models.{name}"
     if not isinstance(table, dict) or (base is None and not isinstance(table.get("path"), str)):
@@ -375,7 +374,7 @@ def _checked(
     table: str = "",
     known: Iterable[str] = (),
 ) -> Any:
-    """The value of an option; ArgumentError, with the line, for a key that there is not."""
+    """The value of an option; ArgumentError, with the line, for an unknown key."""
     if key not in options:
         close = get_close_matches(key, known, 1)
         raise ArgumentError(
@@ -403,7 +402,7 @@ def _refuse(problem: str, text: str, table: str, key: str, received: str) -> NoR
 
 
 def _line(text: str, table: str, key: str) -> str | None:
-    """The line of a file that gives a key of a table, where it is written in the plain way."""
+    """The line of a file that sets a key of a table, if it is written in the plain form."""
     inside = ""
     for number, line in enumerate(text.splitlines(), 1):
         plain = line.replace('"', "").replace("'", "")

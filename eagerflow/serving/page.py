@@ -1,7 +1,7 @@
 """The page for browsers: models, versions, inputs, outputs, pictures, a request to try, figures.
 
-It is one text without anything from elsewhere: its style and its small script stand in it. What
-comes from names and files is escaped.
+The page is self-contained: its style and its small script are inline. Names and contents of files
+are escaped.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _current(model: Model, batcher: Batcher) -> str:
-    """What the version that answers takes and gives, its picture, and a form."""
+    """Inputs and outputs of the current version, its picture, and a form."""
     version = batcher.version
     signature = version.signature
     rows = _rows(signature) + "".join(
@@ -163,11 +163,11 @@ def _rows(signature: Signature) -> str:
     )
 
 
-# What the page shows live, as texts ---------------------------------------------------------------
+# Live figures, as texts ---------------------------------------------------------------------------
 
 
 def figures(repository: Repository) -> dict[str, Any]:
-    """What the page shows of workers, of each model and of its versions."""
+    """The figures of workers, of each model and of its versions."""
     return {
         "columns": list(_COLUMNS),
         "workers": _workers(repository),
@@ -179,7 +179,7 @@ def figures(repository: Repository) -> dict[str, Any]:
 
 
 def _versions(model: Model) -> list[dict[str, Any]]:
-    """A row for each version, by the keys of the columns, and whether it is broken."""
+    """A row for each version, by the columns' keys, with a flag for broken ones."""
     others = {n: f"broken: {told}" for n, told in model.broken.items()}
     others |= dict.fromkeys(model.leaving, "leaving") | dict.fromkeys(model.loading, "loading")
     empty = dict.fromkeys(_COLUMNS, "")
@@ -210,7 +210,7 @@ def _ready(model: Model, number: int) -> dict[str, Any]:
 
 
 def _role(model: Model, number: int) -> str:
-    """What a version that is ready does, and its labels."""
+    """The role of a version that is ready, and its labels."""
     split, shadow = model.traffic.split, model.traffic.shadow
     told = "ready"
     if split.get(number):
@@ -224,7 +224,7 @@ def _role(model: Model, number: int) -> str:
 
 
 def _notes(model: Model) -> str:
-    """How the answers of the shadow differed, if there is one."""
+    """A summary of the shadow's differences, if there is a shadow."""
     if model.shadowing is None:
         return ""
     counts = ", ".join(f"{n} {word}" for word, n in model.shadowing.counts.items() if n)
@@ -235,7 +235,7 @@ def _notes(model: Model) -> str:
 
 
 def _workers(repository: Repository) -> str:
-    """How many processes compute, if it is not the server itself."""
+    """The number of worker processes; empty if the server computes itself."""
     if repository.metrics is None:
         return ""
     of = repository.metrics.registry.get_sample_value

@@ -1,4 +1,4 @@
-"""One process that computes for a server, as the server sees it, from its start to its end."""
+"""A worker process, as the server sees it, from its start to its end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger("eagerflow.serving")
 
 
 class WorkerSettings(NamedTuple):
-    """How many processes compute, and how long they may take.
+    """The number of worker processes, and their time limits.
 
     With 0 ``processes`` the server computes itself. Each worker has ``threads`` (None: the
-    processors, shared between them). One that does not answer for ``seconds`` is replaced, and
-    ``load_seconds`` is how long it may take to load and try a version. A batch is begun
-    ``attempts`` times if its worker ends, then each of its requests as often. ``spares`` are
-    processes more that have all versions too: a new one takes a second to start, in which they are
-    there.
+    processors, shared between them). One that does not respond for ``seconds`` is replaced;
+    ``load_seconds`` is the limit for loading and trying a version. A batch is begun ``attempts``
+    times if its worker ends, then each of its requests as often. ``spares`` is the number of
+    additional processes with all versions loaded: they bridge the second that a new process takes
+    to start.
 
     >>> ef.serving.WorkerSettings(2, threads=3).checked().total
     3
@@ -44,11 +44,11 @@ class WorkerSettings(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many processes there are."""
+        """The number of processes, with spares."""
         return self.processes + self.spares if self.processes else 0
 
     def checked(self) -> WorkerSettings:
-        """These settings; ArgumentError for what cannot be."""
+        """These settings, validated; ArgumentError for invalid ones."""
         least = {"processes": 0, "threads": 1, "attempts": 1, "spares": 0}
         for name, bound in least.items():
             value = getattr(self, name)
@@ -81,9 +81,9 @@ class WorkerSettings(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A version that workers have: the file of its graph, or of what it is a signature of.
+    """A version in the workers: the file of its graph, or of the graph that it is a signature of.
 
-    The rest says how it is tried.
+    The other fields say how it is tried.
     """
 
     key: int
@@ -96,10 +96,10 @@ class Loaded(NamedTuple):
 
 
 class Worker:
-    """One process, from its start to its end; EOFError where it has ended, or hung and was ended.
+    """A worker process; its methods raise EOFError if it has ended, or hung and was killed.
 
-    ``command`` are the words that start it, to which the numbers of two open files, and how many
-    threads it has, are added.
+    ``command`` is its command line, to which two file descriptors and the number of threads are
+    appended.
     """
 
     def __init__(self, command: Sequence[str], threads: int, settings: WorkerSettings) -> None:
@@ -129,7 +129,7 @@ class Worker:
             raise
 
     def load(self, version: Loaded) -> float:
-        """Load and try a version: the seconds that one of its rows takes; its error if it fails."""
+        """Load and try a version; returns the seconds per row, or raises the worker's error."""
         file, told = version.file, version._asdict()
         del told["file"]
         with self._until(self._managing, self._settings.load_seconds):
@@ -141,7 +141,7 @@ class Worker:
         return seconds
 
     def drop(self, key: int) -> None:
-        """Forget a version."""
+        """Drop a version."""
         self.keys.discard(key)
         with self._until(self._managing, self._settings.seconds):
             self._managing.send({"do": "drop", "key": key})
@@ -149,7 +149,7 @@ class Worker:
         _checked(answer)
 
     def compute(self, key: int, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
-        """The outputs of these places; the error that the graph raises."""
+        """The outputs at these positions; raises the error of the graph."""
         with self._until(self._computing, self._settings.seconds):
             self._computing.send({"do": "compute", "key": key, "outputs": outputs}, inputs)
             answer = self._computing.receive()
@@ -157,12 +157,12 @@ class Worker:
 
     @property
     def is_there(self) -> bool:
-        """Whether the process has not ended."""
+        """Whether the process is running."""
         return self._computing.is_there()
 
     @contextmanager
     def _until(self, channel: Channel, seconds: float) -> Iterator[None]:
-        """A block of one message and its answer; a process that hangs in it is ended."""
+        """Context manager of one message and its reply; a process that hangs in it is killed."""
         try:
             with channel.lock:
                 channel.socket.settimeout(seconds)
@@ -174,17 +174,17 @@ class Worker:
         except EOFError:
             raise
         except OSError:
-            raise EOFError("the worker has gone") from None
+            raise EOFError("the worker has ended") from None
         except BaseException:
-            self.kill()  # for what comes next on the connection may be the rest of the answer
+            self.kill()  # since the next message on the connection may be the rest of the reply
             raise
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process at once."""
         self.process.kill()
 
     def end(self, seconds: float = 0.0) -> None:
-        """Close the connections, which ends the process, if need be by force."""
+        """Close the connections, so that the process ends; kill it if it does not."""
         self._computing.close()
         self._managing.close()
         try:
@@ -201,7 +201,7 @@ def _checked(answer: tuple[dict[str, Any], list[Any]]) -> tuple[dict[str, Any], 
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The variables of a worker: modules are found as here, and libraries have its threads."""
+    """The environment of a worker: the module search path of this process, and thread limits."""
     count = str(threads)
     wanted = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -1,7 +1,7 @@
-"""One process of a deployment: the models of a server behind a replica of Ray Serve.
+"""One process of a deployment: a server's models behind a replica of Ray Serve.
 
-Ray makes the class in its own processes, in which eagerflow has to be installed. Nothing here
-needs Ray until it runs there.
+Ray creates the class in its own processes, where eagerflow must be installed. Nothing here needs
+Ray until it runs there.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from eagerflow.serving.sequences import SequenceLimits
 
 __all__ = ["Replica", "Settings", "trial"]
 
-# What would change the replica that happens to be asked, and no other one.
+# Requests that would change only the replica that receives them.
 _ONE_ALONE = re.compile(r"/v2/repository/models/[^/]+/(load|unload|traffic)/*$")
 _log = logging.getLogger("eagerflow.serving")
 
 
 class Settings(NamedTuple):
-    """What every replica of a deployment has; ``threads`` are those that an operation may use."""
+    """The settings of all replicas of a deployment; ``threads`` is the limit for one operation."""
 
     models: Models
     policy: Policy | None
@@ -49,7 +49,7 @@ class Settings(NamedTuple):
     threads: int
 
     def repository(self, metrics: Metrics | None = None) -> Repository:
-        """The models, found but not loaded; ArgumentError for paths that do not exist."""
+        """The models, not loaded yet; ArgumentError for paths that do not exist."""
         return Repository(
             self.models,
             self.policy,
@@ -62,16 +62,16 @@ class Settings(NamedTuple):
 
     @property
     def needs_all(self) -> bool:
-        """Whether each model has to work; in a folder a broken one does not stop the others."""
+        """Whether all models have to load; in a folder, a broken one does not stop the others."""
         models = self.models
         places = models.path if isinstance(models, Folder) else models
         return isinstance(places, Mapping) or not Path(places).is_dir()
 
 
 class Replica:
-    """The models and protocols of ``ef.serving.Server``, for Ray Serve to start and to end.
+    """The models and protocols of ``ef.serving.Server``, as a class for Ray Serve.
 
-    Its requests come by ASGI. It looks at the files as a server does, and tells Ray its metrics.
+    Requests arrive over ASGI. It polls the files as a server does, and reports its metrics to Ray.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -84,21 +84,21 @@ class Replica:
         self._watching: asyncio.Task[None] | None = None
 
     async def __serve_build_asgi_app__(self) -> Any:
-        """Load the models, and give what answers requests; Ray Serve calls it when it starts."""
+        """Load the models, and return the ASGI application; called by Ray Serve at the start."""
         await _loaded(self.repository, self.settings.needs_all)
         self._watching = asyncio.create_task(self._watch())
         return _whole(application(self.repository, self.settings.limits, self.settings.access))
 
     def check_health(self) -> None:
-        """Raise if the files are no longer looked at; Ray then starts another replica.
+        """Raise if the files are no longer polled; Ray then starts another replica.
 
-        A model that has become broken is no reason: another replica would find the same file.
+        A broken model is no reason: another replica would load the same file.
         """
         if self._watching is not None and self._watching.done():
             raise UnavailableError("the files are no longer looked at")
 
     async def __del__(self) -> None:
-        """Let the models go; Ray Serve calls it when the last request was answered."""
+        """Unload the models; Ray Serve calls it after the last request."""
         if self._watching is not None:
             self._watching.cancel()
         await self.repository.drain()
@@ -110,12 +110,12 @@ class Replica:
                 for line in await self.repository.refresh():
                     _log.warning("%s", line)
                 self._told.publish(self.metrics)
-            except Exception:  # whatever it is, the replica goes on
+            except Exception:  # the replica continues after any error
                 _log.exception("the models could not be looked at")
 
 
 async def _loaded(repository: Repository, needs_all: bool) -> None:
-    """Load the models; UnavailableError where one of those that are needed is broken."""
+    """Load the models; UnavailableError where a required one is broken."""
     lines = await repository.refresh()
     ready = [bool(model.ready) for model in repository.models.values()]
     if not (all(ready) if needs_all else any(ready)):
@@ -125,10 +125,10 @@ async def _loaded(repository: Repository, needs_all: bool) -> None:
 
 
 def _keep_to_node() -> None:
-    """Let the port of this replica be that of the node's address alone.
+    """Bind the port of this replica to the node's address alone.
 
-    Ray Serve opens one for handles of other deployments, on all addresses of the machine, and
-    unpickles what comes there from any sender. It has no setting for it.
+    Ray Serve opens a port for handles of other deployments on all addresses of the machine, and
+    unpickles data from any sender. It has no setting for that.
     """
     inside = extras.load("ray.serve._private.replica", "ray-serve", "ef.serving.deploy")
     host = extras.load("ray.util", "ray-serve", "ef.serving.deploy").get_node_ip_address()
@@ -139,7 +139,7 @@ def _keep_to_node() -> None:
 
 
 def trial(settings: Settings) -> EagerflowError | None:
-    """What would keep a replica from answering here: its error, or None."""
+    """Try to load the models here: the error, or None."""
 
     async def tried() -> None:
         repository = settings.repository()
@@ -156,7 +156,7 @@ def trial(settings: Settings) -> EagerflowError | None:
 
 
 def _whole(answers: Any) -> Any:
-    """The application, less what a deployment changes as a whole."""
+    """The application without the requests that a deployment handles as a whole."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         is_one = scope["type"] == "http" and scope["method"] == "POST"
@@ -173,14 +173,14 @@ def _whole(answers: Any) -> Any:
 
 
 class _Mirror:
-    """The numbers of a replica as Ray's, which its nodes tell Prometheus, each with the replica."""
+    """Exports the metrics of a replica through Ray, labelled with the replica."""
 
     def __init__(self) -> None:
         self._ray = extras.load("ray.serve.metrics", "ray-serve", "ef.serving.deploy")
         self._gauges: dict[str, Any] = {}
 
     def publish(self, metrics: Metrics) -> None:
-        """Tell what the numbers are now; each is a gauge, also those that only grow."""
+        """Publish the current numbers; all are gauges, including counters."""
         for family in metrics.registry.collect():
             for sample in family.samples:
                 if sample.name.endswith("_created"):

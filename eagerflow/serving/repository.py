@@ -1,4 +1,4 @@
-"""The models that a server has: found in files and folders, loaded beside each other, swapped."""
+"""The models of a server: found in files and folders, loaded beside each other, swapped."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["Folder", "Model", "ModelOptions", "Models", "Plan", "Policy", "Repos
 
 _ENDINGS = (SUFFIXES["ef"], SUFFIXES["onnx"])
 _Mark = tuple[int, int, int]
-"""What tells whether a file is another one than before: inode, size, time of change."""
+"""Identifies the contents of a file: inode, size, modification time."""
 
 
 class Policy(NamedTuple):
-    """Which versions of a model are served: the ``latest`` n, or those ``given``, or all.
+    """The versions of a model that are served: the ``latest`` n, those ``given``, or all.
 
-    ``latest=0`` stands for all. The highest number that is ready answers where a request names
-    none. While none of the latest works, the highest that does is served.
+    ``latest=0`` stands for all. Requests that name no version go to the highest ready one. While
+    none of the latest loads, the highest that does is served.
 
     >>> ef.serving.Policy(latest=2).chosen([1, 2, 5]), ef.serving.Policy(given=(1,)).chosen([1, 2])
     ({2, 5}, {1})
@@ -43,17 +43,17 @@ class Policy(NamedTuple):
     given: tuple[int, ...] = ()
 
     def chosen(self, numbers: list[int]) -> set[int]:
-        """The numbers of these that are served."""
+        """The served versions among these."""
         if self.given:
             return set(numbers).intersection(self.given)
         return set(sorted(numbers)[-self.latest :] if self.latest else numbers)
 
 
 class ModelOptions(NamedTuple):
-    """Where a model is, which of its versions are served, how requests are joined, and names.
+    """A model's path, its policy, its batching settings, and its labels.
 
-    ``labels`` maps names to numbers of versions, ``pinned`` is the version that answers where a
-    request names none. None stands for what holds for all models, and for the labels as they are.
+    ``labels`` maps names to numbers of versions, ``pinned`` is the version for requests that name
+    none. None means the setting of all models, and for labels no change.
 
     >>> ef.serving.ModelOptions("models/digits", labels={"stable": 3}).pinned
     """
@@ -65,7 +65,7 @@ class ModelOptions(NamedTuple):
     pinned: int | None = None
 
     def traffic(self, before: Traffic) -> Traffic:
-        """The traffic with these options, after an earlier one; ArgumentError for wrong ones."""
+        """The traffic with these options, after an earlier one; ArgumentError for invalid ones."""
         if self.labels is not None:
             before = before._replace(labels=dict(self.labels), pinned=self.pinned)
         elif self.pinned is not None:
@@ -74,9 +74,9 @@ class ModelOptions(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A folder of models, and options for some of them, by their names.
+    """A folder of models, with options for some of them by name.
 
-    The paths of these options are not looked at; a model that has some may come later.
+    The paths in these options are ignored; options may name a model that appears later.
     """
 
     path: str | os.PathLike[str]
@@ -94,9 +94,9 @@ Models = _Places | Folder
 
 
 class Model(Routes):
-    """A model in a file or a folder of versions, those that answer, and which answers what.
+    """A model in a file or a folder of versions, with its ready versions and their traffic.
 
-    ``policy`` says which versions are loaded, beside those that its traffic names.
+    ``policy`` selects the versions to load, beside those that its traffic names.
     """
 
     def __init__(
@@ -113,19 +113,19 @@ class Model(Routes):
         self.policy = policy
         self.batching = batching
         self.is_wanted = True
-        """Whether it is to be loaded; False once it was unloaded by a request."""
+        """Whether it should be loaded; False after a request to unload it."""
         self.marks: dict[int, _Mark] = {}
         self._told: tuple[Mapping[str, int] | None, int | None] = None, None
 
     def configure(self, options: ModelOptions, policy: Policy, batching: Batching) -> None:
-        """Have these options from now on; files are to be looked at again.
+        """Replace the options; files will be polled again.
 
-        The traffic changes if the options say something else than before: what was directed
-        meanwhile, such as a roll-back, holds else.
+        The traffic changes only if its options have changed: otherwise later changes, such as a
+        roll-back, stay in force.
         """
         path, batching = Path(options.path), options.batching or batching
         if (path, batching) != (self.path, self.batching):
-            self.marks.clear()  # then all are loaded again, each beside the one before
+            self.marks.clear()  # so all are loaded again, each beside its predecessor
         self.path, self.batching = path, batching
         self.policy = options.policy or policy
         told = options.labels, options.pinned
@@ -134,7 +134,7 @@ class Model(Routes):
 
 
 class Plan(NamedTuple):
-    """Models and options that a repository can have; see ``Repository.plan``."""
+    """Validated models and options; see ``Repository.plan``."""
 
     folder: Path | None
     tables: Mapping[str, ModelOptions]
@@ -144,15 +144,14 @@ class Plan(NamedTuple):
 
 
 class Repository:
-    """The models in files and folders, loaded as versions appear, changed and go.
+    """The models in files and folders, loaded and unloaded as files appear, change and vanish.
 
     ``models`` is a file of a graph, a folder of models (a Folder with options for some), or a
     mapping of names to files or folders of versions. A folder of models has a folder for each name,
     with one for each version, named by its number, that holds one file:
-    ``models/digits/3/model.ef``. A version answers when it was loaded and has run; one that does
-    not load never takes the place of one that does. ``executor`` makes what computes the batches
-    of a version, ``numerics`` is as for ``ef.function``. Raises ArgumentError where nothing is
-    found.
+    ``models/digits/3/model.ef``. A version serves requests once it was loaded and has run; a broken
+    one never replaces a working one. ``executor`` makes the Executor of a version, ``numerics`` is
+    as for ``ef.function``. Raises ArgumentError where nothing is found.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class Repository:
         self._refreshing = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
         self.is_leaving = False
-        """Whether the server is about to end."""
+        """Whether the server is shutting down."""
         self._folder: Path | None = None
         self._tables: Mapping[str, ModelOptions] = {}
         self._adopt(self.plan(models, policy, batching))
@@ -184,13 +183,13 @@ class Repository:
     def plan(
         self, models: Models, policy: Policy | None = None, batching: Batching | None = None
     ) -> Plan:
-        """What ``configure`` takes; ArgumentError for what cannot be, as when it is made."""
+        """Validate arguments for ``configure``; ArgumentError as in the constructor."""
         batching = (batching or Batching()).checked()
         places, tables = models if isinstance(models, Folder) else (models, {})
         folder, wanted = _wanted(places)
         for name in wanted.keys() & (tables.keys() | self._tables.keys()):
             path = wanted[name].path
-            # What a table said before, and none says now, does not hold any more.
+            # Options that were removed from a table return to their defaults.
             table = tables.get(name, ModelOptions(path, labels={}))
             wanted[name] = table._replace(path=path)
         for name, options in wanted.items():
@@ -206,7 +205,7 @@ class Repository:
         return Plan(folder, tables, wanted, policy or Policy(), batching)
 
     def _adopt(self, plan: Plan) -> list[str]:
-        """Have these models and options: the names of those to let go."""
+        """Adopt these models and options; returns the names of those to unload."""
         self._folder, self._tables = plan.folder, plan.tables
         self._policy, self._batching = plan.policy, plan.batching
         for name, options in plan.models.items():
@@ -222,10 +221,10 @@ class Repository:
         self.models[name].configure(options, self._policy, self._batching)
 
     async def configure(self, plan: Plan) -> list[str]:
-        """Have other models or options from now on; gives a line for each model that leaves.
+        """Adopt a plan; returns a line for each model that is unloaded.
 
-        ``refresh`` loads those that come. Requests are answered meanwhile, also those for what
-        leaves, if they have come.
+        ``refresh`` loads new models. Requests are answered meanwhile, also pending ones of models
+        that are unloaded.
         """
         async with self._refreshing:
             told = []
@@ -234,14 +233,14 @@ class Repository:
         return told
 
     def keep_answers(self, max_bytes: int | None) -> None:
-        """Let each model keep so many bytes of answers from now on; None: none."""
+        """Cache so many bytes of responses for each model; None turns caches off."""
         if max_bytes != self._cache:
             self._cache = max_bytes
             for model in self.models.values():
                 model.keep_answers(max_bytes)
 
     def absent(self) -> list[str]:
-        """The names of models that have options, but are not there."""
+        """The names of models that have options, but no files."""
         return sorted(self._tables.keys() - self.models.keys())
 
     def model(self, name: str) -> Model:
@@ -256,14 +255,14 @@ class Repository:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every model has a version that answers, and the server goes on."""
+        """Whether every model has a version that is ready, and the server is not shutting down."""
         wanted = [model for model in self.models.values() if model.is_wanted]
         return not self.is_leaving and all(model.ready for model in wanted)
 
     async def refresh(self) -> list[str]:
-        """Look at files and folders again, load what is new, let go of what has gone.
+        """Poll files and folders: load new versions, unload those that were removed.
 
-        Gives a line for each change. Requests are answered meanwhile.
+        Returns a line for each change. Requests are answered meanwhile.
         """
         async with self._refreshing:
             if self._folder is not None:
@@ -274,9 +273,9 @@ class Repository:
             return told
 
     async def load(self, name: str) -> None:
-        """Load a model that was unloaded, and what is new of it; UnavailableError if none is ready.
+        """Load a model, with new versions; UnavailableError if none is ready afterwards.
 
-        UnknownModelError where neither a model nor a folder of this name is there.
+        UnknownModelError where neither a model nor a folder of this name exists.
         """
         async with self._refreshing:
             if self._folder is not None:
@@ -288,7 +287,7 @@ class Repository:
             model.batcher()
 
     async def unload(self, name: str) -> None:
-        """Let a model go when it has answered what came; it stays away until it is loaded."""
+        """Unload a model after its pending requests; it stays unloaded until ``load``."""
         async with self._refreshing:
             model = self.model(name)
             model.is_wanted = False
@@ -297,10 +296,10 @@ class Repository:
             model.broken.clear()
 
     async def direct(self, name: str, change: Callable[[Model], Traffic]) -> Model:
-        """Change the versions that serve a model, when the versions that are to answer are loaded.
+        """Change the traffic of a model, once the versions that it names are loaded.
 
-        ``change`` gives the traffic that is wanted. Raises what ``Model.direct`` raises; nothing
-        is changed then.
+        ``change`` returns the new traffic. Raises the errors of ``Model.direct``; nothing is
+        changed then.
         """
         async with self._refreshing:
             model = self.model(name)
@@ -325,12 +324,12 @@ class Repository:
         for number in sorted(chosen):
             told += await self._load_changed(model, number)
         if not model.policy.given:
-            # All that are wanted may be broken, when the server starts: older ones answer then.
+            # At the start all of these may be broken: older ones serve then.
             for number in sorted(found.keys() - chosen, reverse=True):
                 if model.ready:
                     break
                 told += await self._load_changed(model, number)
-        # What is no longer wanted leaves only when something else answers.
+        # A version is unloaded only after its replacement is ready.
         answers = any(n in model.ready for n in chosen)
         for number in [n for n in model.ready if n not in chosen]:
             if answers or number not in found:
@@ -341,7 +340,7 @@ class Repository:
         return list(filter(None, told))
 
     async def _load_changed(self, model: Model, number: int) -> list[str]:
-        """Load a version whose file is another one than before."""
+        """Load a version if its file has changed."""
         path = model.found[number]
         mark = mark_of(path)
         if mark is None or mark == model.marks.get(number):
@@ -350,17 +349,17 @@ class Repository:
         return [await self._load(model, number, path)]
 
     async def _load(self, model: Model, number: int, path: Path) -> str:
-        """Load a version beside the others; it answers from when it has been tried.
+        """Load a version beside the others; it serves once it has been tried.
 
-        Gives a line, or "" where what has been told still holds.
+        Returns a line, or "" if nothing has changed since the last one.
         """
         loop = asyncio.get_running_loop()
         model.loading.add(number)
         try:
             made = await loop.run_in_executor(self._loader, self._made, model, number, path)
-        except Exception as error:  # whatever it is, the others go on
+        except Exception as error:  # a broken model does not stop the others
             if isinstance(error, UnavailableError):
-                model.marks.pop(number, None)  # what is missing may come: it is tried again
+                model.marks.pop(number, None)  # a missing file may appear: try again
             told = str(error) or type(error).__name__
             before, model.broken[number] = model.broken.get(number), told
             return "" if told == before else f"{model.name} {number} is broken: {told}"
@@ -372,7 +371,7 @@ class Repository:
         return f"{model.name} {number} is ready ({made.version.seconds * 1e3:.3g} ms a request)"
 
     def _made(self, model: Model, number: int, path: Path) -> Batcher:
-        """A version that was read from its file, and has run; called in the loader's thread."""
+        """A version, loaded from its file and run; called in the loader's thread."""
         if not path.is_file():
             raise FileFormatError("it is not a file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path, self._numerics)
@@ -399,7 +398,7 @@ class Repository:
         return f"{model.name} {number} has left"
 
     def _let_go(self, model: Model, batcher: Batcher | None) -> None:
-        """Let a version finish what it has begun."""
+        """Unload a version after its pending requests."""
         if batcher is not None:
             if isinstance(batcher, SequenceBatcher):
                 model.leaving[batcher.version.number] = batcher
@@ -408,7 +407,7 @@ class Repository:
             task.add_done_callback(self._leaving.discard)
 
     async def drain(self) -> None:
-        """Answer what has come, and let all models go."""
+        """Finish pending requests, and unload all models."""
         for model in self.models.values():
             model.sequences.is_closing = True
             for number in list(model.ready):
@@ -432,7 +431,7 @@ def _wanted(models: _Places) -> tuple[Path | None, dict[str, ModelOptions]]:
 
 
 def _found_in(folder: Path) -> dict[str, Path]:
-    """The models of a folder: folders of versions, and files of graphs."""
+    """The models in a folder: folders of versions, and files of graphs."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.name.startswith("."):
@@ -443,7 +442,7 @@ def _found_in(folder: Path) -> dict[str, Path]:
 
 
 async def _leave(model: Model, batcher: Batcher) -> None:
-    """Let a version finish what it has begun; requests that name it find it until then."""
+    """Drain a version; requests that name it still reach it until then."""
     try:
         await batcher.drain()
     finally:
@@ -452,13 +451,13 @@ async def _leave(model: Model, batcher: Batcher) -> None:
 
 
 def _versions(path: Path) -> dict[int, Path]:
-    """The file of each version of a model, by its number; that of a file alone is 1."""
+    """The file of each version of a model, by number; a single file is version 1."""
     if not path.is_dir():
         return {1: path}
     found = {}
     for folder in path.iterdir():
         if folder.name.isascii() and folder.name.isdecimal() and folder.is_dir():
-            with suppress(FileNotFoundError):  # it has just gone; the others are looked at
+            with suppress(FileNotFoundError):  # a file was just removed; the others are read
                 files = sorted(f for f in folder.iterdir() if f.suffix in _ENDINGS)
                 if files:
                     found[int(folder.name)] = files[0]
@@ -466,9 +465,9 @@ def _versions(path: Path) -> dict[int, Path]:
 
 
 def mark_of(path: Path) -> _Mark | None:
-    """What tells whether a file is another one than before; None where there is none."""
+    """Identify the contents of a file; None for a missing one."""
     try:
         told = path.stat()
-    except OSError:  # it has just gone
+    except OSError:  # the file was just removed
         return None
     return told.st_ino, told.st_size, told.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Which of the versions of a model that are ready serves a request."""
+"""Routing of a model's requests among its ready versions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from eagerflow.serving.traffic import Shadowing, Shares, Traffic
 __all__ = ["Answering", "Routes"]
 
 Answering = Batcher | Shadowed | Cached
-"""What answers a request: it has a ``version``, and ``run`` as a Batcher has."""
+"""A batcher, bare or behind a shadow or a cache: it has ``version``, and ``run`` as Batcher."""
 
 MAX_HISTORY = 100
 
 
 class Routes:
-    """A model's versions, and which of them answers which request.
+    """A model's versions, and the routing of requests to them.
 
-    ``ready`` and ``leaving`` map numbers to Batchers, ``loading`` has those that are loaded now,
-    ``broken`` maps numbers to sentences, ``found`` has the files. ``traffic`` says which versions
-    serve; a version that it names is loaded if it has a file, whatever the policy says.
-    ``sequences`` are those of all versions.
+    ``ready`` and ``leaving`` map numbers to Batchers, ``loading`` are those in loading, ``broken``
+    maps numbers to reasons, ``found`` has the files. ``traffic`` selects the serving versions; a
+    version that it names is loaded if it has a file, regardless of the policy. ``sequences`` are
+    those of all versions.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Routes:
         self.shadowing: Shadow | None = None
         self.cache: Cache | None = None
         self._shares = Shares({})
-        self._history: list[int] = []  # versions that answered alone
+        self._history: list[int] = []  # versions that served alone
 
     # Traffic -------------------------------------------------------------------------------------
 
@@ -58,18 +58,16 @@ class Routes:
 
     @property
     def current(self) -> int | None:
-        """The version that answers where neither a request nor shares say which; None if none is
-        ready.
-        """
+        """The version for unversioned requests without shares; None if none is ready."""
         if self.traffic.pinned in self.ready:
             return self.traffic.pinned
         return max(self.ready, default=None)
 
     def batcher(self, version: int | None = None, label: str | None = None) -> Batcher:
-        """What answers for a version, a label, or for the current version.
+        """The Batcher of a version, of a label, or of the current version.
 
-        Raises UnknownModelError for numbers and labels that there are not, UnavailableError for
-        those that are loading or broken.
+        Raises UnknownModelError for unknown numbers and labels, UnavailableError for versions that
+        are loading or broken.
         """
         if label is not None:
             if label not in self.labels:
@@ -81,13 +79,13 @@ class Routes:
         number = self.current if version is None else version
         found = self.ready.get(number) if number is not None else None
         if found is None and version is not None:
-            found = self.leaving.get(version)  # which has sequences, and refuses all else
+            found = self.leaving.get(version)  # it has sequences, and refuses other requests
         if found is None:
             raise self._refusal(number)
         return found
 
     def _refusal(self, number: int | None) -> UnavailableError | UnknownModelError:
-        """Why a version does not answer."""
+        """The error for a version that cannot serve."""
         if number is None:
             why = "; ".join(f"version {n}: {told}" for n, told in sorted(self.broken.items()))
             return UnavailableError(f"no version of {self.name!r} is ready", received=why or None)
@@ -108,10 +106,9 @@ class Routes:
         label: str | None = None,
         header: Callable[[str], str | None] | None = None,
     ) -> Answering:
-        """What answers the next request, which counts for the shares where it names no version.
+        """The route of the next request, which counts towards the shares if it names no version.
 
-        ``header`` gives the text of a header of the request, or None. Errors are as for
-        ``batcher``.
+        ``header`` returns a header of the request, or None. Raises the errors of ``batcher``.
         """
         if version is None and label is None and self.traffic.split:
             key = header(self.traffic.key) if header is not None and self.traffic.key else None
@@ -122,7 +119,7 @@ class Routes:
             )
         batcher, shadow = self.batcher(version, label), self.shadowing
         if batcher.version.signature.state is not None:
-            return batcher  # an answer follows from those before: nothing else can tell it
+            return batcher  # results depend on earlier requests: no cache, no shadow
         shadowed = shadow is not None and shadow.settings.version != batcher.version.number
         found = Shadowed(batcher, shadow) if shadow is not None and shadowed else batcher
         return found if self.cache is None else Cached(found, self.cache)
@@ -130,11 +127,11 @@ class Routes:
     # Routing -------------------------------------------------------------------------------------
 
     def direct(self, traffic: Traffic) -> None:
-        """Let requests be answered so from now on.
+        """Set the traffic for requests from now on.
 
-        A version that is not loaded, but has a file, is loaded at the next look at the files.
-        Raises ArgumentError for settings that cannot be, and what ``batcher`` raises for versions
-        that are neither ready nor in files, or are broken; nothing is changed then.
+        A version that is not loaded, but has a file, is loaded at the next poll of the files.
+        Raises ArgumentError for invalid settings, and the errors of ``batcher`` for versions that
+        are neither ready nor in files, or are broken; nothing is changed then.
         """
         traffic = traffic.checked()
         for number in traffic.versions() - self.traffic.versions():
@@ -162,40 +159,40 @@ class Routes:
         return self.rolled_back()
 
     def pin(self, version: int | None) -> None:
-        """Let this version answer where a request names none; None for the highest again."""
+        """Serve requests that name no version by this one; None for the highest again."""
         self.direct(self.traffic._replace(pinned=version, split={}))
 
     def label(self, name: str, version: int | None) -> None:
-        """Let a label stand for a version; None takes it off."""
+        """Let a label refer to a version; None removes it."""
         self.direct(self.traffic.changed({"labels": {name: version}}))
 
     def split(self, shares: Mapping[int, float], key: str = "") -> None:
-        """Let versions answer shares of the requests that name none; ``{}`` ends it.
+        """Split the requests that name no version by shares; ``{}`` ends the split.
 
-        ``key`` is the name of a header whose value decides, so that requests with the same one are
-        answered by the same version; requests without it are counted.
+        ``key`` names a header: requests with the same value of it are served by the same version;
+        requests without it are distributed by count.
         """
         self.direct(self.traffic._replace(split=shares, key=key))
 
     def shadow(
         self, version: int | None, share: float = 1.0, units: int = 4, tolerance: float = 0.0
     ) -> None:
-        """Let a version compute again what others have answered, and compare; None ends it."""
+        """Let a shadow recompute requests that others have served, and compare; None ends it."""
         found = None if version is None else Shadowing(version, share, units, tolerance)
         self.direct(self.traffic._replace(shadow=found))
 
     def keep_answers(self, max_bytes: int | None) -> None:
-        """Keep the answers that were asked for last, as many as fit into these bytes; None: none.
+        """Cache the most recently used responses within so many bytes; None turns the cache off.
 
-        ArgumentError for what is no size.
+        ArgumentError for an invalid size.
         """
         self.cache = None if max_bytes is None else Cache(self.name, max_bytes, self.metrics)
 
     def roll_back(self) -> int:
-        """Let the version answer that did so before, alone; gives its number.
+        """Return to the version that served alone before; returns its number.
 
-        Shares end: where there are some, it is the version that answered before them.
-        UnknownModelError where none is left.
+        A split ends: it is then the version that served before the split. UnknownModelError where
+        no earlier one is left.
         """
         traffic = self.rolled_back()
         self.direct(traffic)
@@ -203,7 +200,7 @@ class Routes:
         return traffic.pinned
 
     def rolled_back(self) -> Traffic:
-        """The traffic that ``roll_back`` leads to."""
+        """The traffic after ``roll_back``."""
         past = self._history if self.traffic.split else self._history[:-1]
         there = (self.ready.keys() | self.found.keys()) - self.broken.keys()
         left = [number for number in past if number in there]
@@ -216,7 +213,7 @@ class Routes:
         return self.traffic._replace(pinned=left[-1], split={})
 
     def note(self) -> None:
-        """Remember the version that serves alone now; what came after it is forgotten."""
+        """Record the version that serves alone now; later ones are removed from the history."""
         number = self.current
         if number is None or self.traffic.split or self.traffic.pinned not in (None, number):
             return
@@ -225,6 +222,6 @@ class Routes:
         self._history = [*past[-MAX_HISTORY:], number]
 
     def told(self) -> dict[str, object]:
-        """The serving versions, and what the shadow found, as JSON."""
+        """The traffic, and the shadow's findings, as JSON."""
         found = None if self.shadowing is None else self.shadowing.told()
         return {"model": self.name, "current": self.current, **self.traffic.told(), "found": found}

@@ -1,4 +1,4 @@
-"""Tokens drawn from logits, one sequence at a time, each by random numbers of its own."""
+"""Sampling of tokens from logits, one sequence at a time, each with its own random state."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Sampler", "Sampling"]
 
 
 class Sampling(NamedTuple):
-    """How tokens are drawn from logits.
+    """The settings of sampling.
 
     Logits are divided by ``temperature``; 0 takes the most probable token. Tokens are drawn among
     the ``top_k`` most probable ones (None: all), and of these among the most probable that have
-    the probability ``top_p`` together. ``seed`` is that of the random numbers; None for any.
+    the total probability ``top_p``. ``seed`` is that of the random numbers; None for any.
     """
 
     temperature: float = 0.0
@@ -27,7 +27,7 @@ class Sampling(NamedTuple):
 
 
 class Sampler:
-    """Draws the tokens of one sequence: the same ones for the same logits and seed.
+    """Draws the tokens of one sequence: reproducible for the same logits and seed.
 
     >>> from eagerflow.serving.sampling import Sampler, Sampling
     >>> logits = np.asarray([0.0, 3.0, 2.0], "float32")
@@ -45,12 +45,12 @@ class Sampler:
     def draw(self, logits: Any) -> int:
         """An index into ``logits``, a vector of floats; EagerflowError where they are not finite.
 
-        Of the tokens that are drawn among, it is the first with which the sum of probabilities
-        exceeds a random number: one number a token. Source of ``top_p``: Holtzman and others,
-        "The curious case of neural text degeneration", 2020.
+        Among the candidates, it is the first at which the cumulative probability exceeds a random
+        number: one number a token. Source of ``top_p``: Holtzman and others, "The curious case of
+        neural text degeneration", 2020.
         """
         best = int(logits.argmax())
-        if not np.isfinite(logits[best]):  # argmax finds a NaN, if there is one
+        if not np.isfinite(logits[best]):  # argmax returns the position of a NaN, if any
             raise EagerflowError("the logits of the next token are not finite")
         if self._generator is None:
             return best
@@ -60,12 +60,12 @@ class Sampler:
         return at if places is None else int(places[at])
 
     def _candidates(self, logits: Any) -> tuple[Any, Any]:
-        """The tokens to draw among (None: all, in order), and sums of their probabilities."""
+        """The candidate tokens (None: all, in order), and their cumulative probabilities."""
         top_k, top_p = self.sampling.top_k, self.sampling.top_p
         places: Any = None
         if top_k is not None and top_k < len(logits):
             least = np.partition(logits, len(logits) - top_k)[len(logits) - top_k]
-            # Where several are as probable as the last of them, the first ones count.
+            # Of equally probable tokens at the boundary, the first ones are taken.
             above, like = np.flatnonzero(logits > least), np.flatnonzero(logits == least)
             places = np.concatenate([above, like[: top_k - len(above)]])
         if top_p < 1.0:

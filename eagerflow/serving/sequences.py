@@ -1,4 +1,4 @@
-"""Sequences of requests that hand state on: their ids, how many, and how long they last."""
+"""Stateful sequences of requests: their ids, number and lifetime."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from eagerflow.serving.errors import BusyError, UnknownSequenceError
 
 __all__ = ["Sequence", "SequenceLimits", "Sequences", "Step"]
 
-MAX_REMEMBERED = 1024  # sequences that have ended, of which it is told why
+MAX_REMEMBERED = 1024  # ended sequences for which the reason is kept
 MAX_ID_LETTERS = 256
 
 
 class SequenceLimits(NamedTuple):
-    """What the sequences of a model may cost.
+    """Limits on the sequences of a model.
 
-    ``max_sequences`` and ``max_bytes`` of state are for all sequences of a model together; one
-    more is refused. A sequence that is asked for nothing for ``idle_seconds`` is ended.
-    ``leaving_seconds`` is how long a version that is to leave waits for sequences to end. Without
-    ``between_requests`` a sequence is one request, such as a text that is generated: the next one
-    may come to another process.
+    ``max_sequences`` and ``max_bytes`` of state are for all sequences of a model together; one more
+    is refused. A sequence without a request for ``idle_seconds`` is ended. ``leaving_seconds`` is
+    how long a version waits for its sequences before it is unloaded. Without ``between_requests`` a
+    sequence is one request, such as a generation: the next request may reach another process.
 
     >>> ef.serving.SequenceLimits(idle_seconds=5).max_sequences
     1024
@@ -37,7 +36,7 @@ class SequenceLimits(NamedTuple):
     between_requests: bool = True
 
     def checked(self) -> SequenceLimits:
-        """These limits; ArgumentError for a number that cannot be."""
+        """These limits, validated; ArgumentError for a number out of range."""
         for name, value in self._asdict().items():
             seconds, flag = name.endswith("seconds"), name == "between_requests"
             kinds = (bool,) if flag else (int, float) if seconds else (int,)
@@ -56,7 +55,7 @@ class SequenceLimits(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the parameters of a request say of its sequence."""
+    """The sequence parameters of a request."""
 
     id: int | str
     start: bool
@@ -64,10 +63,10 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Step | None:
-        """The parameters ``sequence_id``, ``sequence_start`` and ``sequence_end``.
+        """Parse the parameters ``sequence_id``, ``sequence_start`` and ``sequence_end``.
 
-        None where there is no sequence, which an id of 0 or of no letters says, too. Source:
-        Triton Inference Server's sequence extension.
+        None without a sequence, which an id of 0 or an empty one means, too. Source: Triton
+        Inference Server's sequence extension.
 
         >>> from eagerflow.serving.sequences import Step
         >>> Step.of({"sequence_id": 7, "sequence_start": True})
@@ -102,9 +101,9 @@ class Step(NamedTuple):
 
 
 class Sequence:
-    """One sequence: the version that it is on, and its state between requests.
+    """One sequence: its version, and its state between requests.
 
-    ``state`` are its own arrays, one row each; while it shares a ``stack`` with others, the
+    ``state`` are arrays of its own, one row each; while it shares a ``stack`` with others, the
     state is ``row`` of that, and ``state`` is empty. ``turn`` keeps its requests in order.
     """
 
@@ -119,7 +118,7 @@ class Sequence:
         self.is_replaced = False
         self.used = now
         self.ended: str | None = None
-        """Why it has ended; None while it lives."""
+        """The reason of its end; None while it is active."""
 
     def check(self) -> None:
         """Raise UnknownSequenceError if it has ended."""
@@ -127,16 +126,16 @@ class Sequence:
             raise _unknown(self.id, self.ended)
 
     def put(self, state: list[Any]) -> None:
-        """Let it have state of its own, if it lives."""
+        """Replace the state by arrays of its own, if it is active."""
         self.state, self.stack = state if self.ended is None else [], None
 
     def share(self, stack: Any, row: int) -> None:
-        """Let its state be a row of a stack, if it lives."""
+        """Replace the state by a row of a stack, if it is active."""
         if self.ended is None:
             self.state, self.stack, self.row = [], stack, row
 
     def rows(self) -> list[Any]:
-        """Its state, as arrays of one row; UnknownSequenceError if it has ended."""
+        """The state as arrays of one row; UnknownSequenceError if it has ended."""
         self.check()
         stack = self.stack
         if stack is None:
@@ -145,9 +144,9 @@ class Sequence:
 
 
 class Sequences:
-    """The sequences of one model, on all of its versions, within limits.
+    """The sequences of one model, on all its versions, within limits.
 
-    ``clock`` gives seconds. It belongs to the event loop that calls it.
+    ``clock`` returns seconds. Belongs to the event loop that calls it.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Sequences:
         self.limits = (limits or SequenceLimits()).checked()
         self.clock = clock
         self.is_closing = False
-        """Whether the server ends, and sequences that are asked for nothing are not waited for."""
+        """Whether the server is shutting down and does not wait for idle sequences."""
         self._known: dict[int | str, Sequence] = {}
         self._active: set[Sequence] = set()
         self._ended: OrderedDict[int | str, str] = OrderedDict()
@@ -168,13 +167,13 @@ class Sequences:
         self._timer: asyncio.TimerHandle | None = None
 
     def of(self, batcher: Any) -> list[Sequence]:
-        """The sequences that live on a version."""
+        """The active sequences of a version."""
         return [sequence for sequence in self._active if sequence.batcher is batcher]
 
     def begin(self, batcher: Any, id: int | str | None = None) -> Sequence:
-        """A new sequence on a version; BusyError if there are too many.
+        """A new sequence on a version; BusyError beyond the limits.
 
-        One of the same id ends: what it was asked for is computed still.
+        An active sequence of the same id ends after its pending requests.
         """
         if id is not None and not self.limits.between_requests:
             raise ArgumentError(
@@ -213,14 +212,14 @@ class Sequences:
         return count >= self.limits.max_sequences or held + size > self.limits.max_bytes
 
     def find(self, id: int | str) -> Sequence:
-        """The sequence of this id; UnknownSequenceError if there is none, which says why."""
+        """The sequence of this id; UnknownSequenceError with the reason if there is none."""
         found = self._known.get(id)
         if found is None:
             raise _unknown(id, self._ended.get(id))
         return found
 
     def end(self, sequence: Sequence, why: str) -> None:
-        """Let a sequence end, and its state go."""
+        """End a sequence and release its state."""
         if sequence.ended is not None:
             return
         sequence.ended = why
@@ -234,7 +233,7 @@ class Sequences:
             sequence.batcher.is_without_sequences()
 
     def settle(self, sequence: Sequence) -> None:
-        """A request has its answer: the sequence ends if another took its id and none waits."""
+        """After a request: end a sequence with a reused id and no pending requests."""
         sequence.used = self.clock()
         if sequence.is_replaced and not sequence.pending:
             self.end(sequence, "a sequence with the same id has begun")
@@ -247,14 +246,14 @@ class Sequences:
             del self._known[sequence.id]
 
     def sweep(self) -> None:
-        """End the sequences that were idle for too long."""
+        """End sequences that were idle for too long."""
         seconds = self.limits.idle_seconds
         last = self.clock() - seconds
         for sequence in [s for s in self._active if not s.pending and s.used < last]:
             self.end(sequence, f"it was idle for {seconds:g} s")
 
     def _watch(self) -> None:
-        """Sweep now and then, while there are any."""
+        """Sweep periodically while there are sequences."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.05, self.limits.idle_seconds / 4), self._tick)

@@ -1,4 +1,4 @@
-"""A server that runs beside other code, and the one that the command starts."""
+"""The server: in a thread beside other code, or in the foreground for the command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOT_LOOKED_AT = "the models could not be looked at"
 
 
 def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Run in an event loop of its own until it is done: uvloop's where that is installed."""
+    """Run in a new event loop until done: uvloop's where that is installed."""
     uvloop = extras.load_if_there("uvloop")
     made = None if uvloop is None else uvloop.new_event_loop
     with asyncio.Runner(loop_factory=made) as runner:
@@ -49,18 +49,18 @@ class Server:
 
     ``models`` is a file of a graph (``graph.save``, ``model.export``, ONNX), a folder of models
     with folders of versions, or a mapping of names to files, folders or ModelOptions. ``host`` is
-    this machine alone, unless told otherwise; ``port=0`` takes a free one, and so does
-    ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
-    ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` the clients
-    that may ask, ``sequences`` how much state is kept between requests, for models that have some;
-    files are looked at every ``poll`` seconds. With ``numerics="exact"`` answers have the bits of
-    eager calls, as those of ``ef.function``. ``cache`` is how many bytes of answers each model
-    keeps for equal requests (default: none). ``workers`` processes compute, or the server itself if
-    it is 0 (a WorkerSettings says more); models with state are computed by the server. When it is
-    to end, it first tells for ``leave`` seconds that it is not ready, and answers; then it refuses
-    connections, and what has come has ``grace`` seconds. ``log`` is a line for each request, on the
-    standard error (``"text"``, ``"json"``) or for handlers of ``logging`` (``"logging"``), and
-    ``trace`` spans for OpenTelemetry. ``told`` is called with a line for each change. Raises
+    this machine alone by default; ``port=0`` takes a free port, and so does ``grpc_port=0`` for
+    gRPC, which None turns off. ``policy`` selects the versions to serve, ``batching`` sets how
+    requests are joined, ``limits`` bounds requests and connections, ``access`` sets tokens and TLS,
+    ``sequences`` bounds the state between requests, for models with state; files are polled every
+    ``poll`` seconds. With ``numerics="exact"`` answers have the bits of eager calls, as those of
+    ``ef.function``. ``cache`` is how many bytes of answers each model keeps for equal requests
+    (default: none). ``workers`` is the number of computing processes (0: the server itself), or a
+    WorkerSettings; models with state are computed by the server. At shutdown it first reports for
+    ``leave`` seconds that it is not ready, and still serves; then it refuses connections, and
+    pending requests have ``grace`` seconds. ``log`` writes a line for each request, on the standard
+    error (``"text"``, ``"json"``) or for handlers of ``logging`` (``"logging"``), and ``trace``
+    spans for OpenTelemetry. ``told`` is called with a line for each change. Raises
     MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
     EagerflowError for a port that is taken.
 
@@ -139,10 +139,10 @@ class Server:
     def of_file(
         cls, path: str | os.PathLike[str], told: Told | None = None, **options: Any
     ) -> Server:
-        """The server that a configuration file describes; ``options`` take the place of its values.
+        """The server of a configuration file; ``options`` override its values.
 
-        They are named as in the file. When the file changes, the server does as it says; see
-        ``reload``. Raises FileFormatError for a file that is wrong.
+        They are named as in the file. When the file changes, the server applies the changes; see
+        ``reload``. Raises FileFormatError for an invalid file.
         """
         found = Configuration.read(path, options)
         made = cls(**found.arguments(), told=told)
@@ -150,11 +150,11 @@ class Server:
         return made
 
     def reload(self) -> list[str]:
-        """Read the configuration file again, and do as it says: a line for each change.
+        """Read the configuration file again and apply it; returns a line for each change.
 
-        All or nothing: FileFormatError or ArgumentError for a file that is wrong, and the server
-        goes on as before. Connections stay. What cannot change while it runs, such as ports and
-        workers, stays as it is, and a line names it.
+        All or nothing: FileFormatError or ArgumentError for an invalid file, and the server
+        continues unchanged. Connections stay. Options that cannot change while it runs, such as
+        ports and workers, stay as they are, and a line names them.
         """
         if self._loop is None or not self._loop.is_running():
             raise UnavailableError("the server does not run", op="reload")
@@ -176,7 +176,7 @@ class Server:
         if of["access"] != self._access:
             changed.add("tokens")
         self._running = found
-        self._take(of, journal)  # at once: a model that is being loaded can take long
+        self._take(of, journal)  # at once: loading a model can take long
         lines = [f"changed: {', '.join(sorted(changed))}"] if changed else []
         if self._over_grpc is not None:
             fixed = ("max_body", "max_connections", "idle_seconds")
@@ -187,11 +187,11 @@ class Server:
         lines += map(_absent, self.repository.absent())
         try:
             return lines + await self.repository.refresh()
-        except OSError as error:  # the rest has changed
+        except OSError as error:  # the other changes have been made
             return [*lines, f"{_NOT_LOOKED_AT}: {error}"]
 
     def _take(self, of: Mapping[str, Any], journal: Journal | None) -> None:
-        """Have these arguments from now on, those of models aside."""
+        """Adopt these arguments, except those of models."""
         assert self.repository is not None
         log = self._log, self._trace
         for name in ("access", "cache", "grace", "leave", "limits", "log", "poll", "trace"):
@@ -204,7 +204,7 @@ class Server:
         self._answer_anew()
 
     def ask_to_reload(self) -> None:
-        """Read the configuration file again soon, and tell what came of it; from any thread."""
+        """Reload the configuration file soon, and report the changes; from any thread."""
         self._reload_asked.set()
 
     @property
@@ -215,11 +215,11 @@ class Server:
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether requests have to carry one."""
+        """Whether requests have to carry a token."""
         return bool(self._access.tokens)
 
     def start(self) -> Server:
-        """Start, and return when all models were loaded or found broken."""
+        """Start, and return when all models are loaded or found broken."""
         self._thread = threading.Thread(target=self._run, name="eagerflow-server", daemon=True)
         self._thread.start()
         self._started.wait()
@@ -230,19 +230,19 @@ class Server:
 
     @property
     def is_started(self) -> bool:
-        """Whether it listens."""
+        """Whether it is listening."""
         return self._started.is_set()
 
     def ask_to_stop(self) -> None:
-        """Let it answer what has come, and end; from any thread or signal handler."""
+        """Shut down after pending requests, without waiting; from any thread or signal handler."""
         if self._loop is not None and self._stopping is not None:
             try:
                 self._loop.call_soon_threadsafe(self._stopping.set)
-            except RuntimeError:  # it has ended already
+            except RuntimeError:  # it has already ended
                 pass
 
     def stop(self) -> None:
-        """Answer what has come, then end."""
+        """Finish pending requests, then end."""
         self.ask_to_stop()
         if self._thread is not None:
             self._thread.join()
@@ -286,7 +286,7 @@ class Server:
                     await pool.close()
 
     async def _serve(self, listening: socket.socket, repository: Repository) -> None:
-        """Load the models, answer requests, and end when all that came are answered."""
+        """Load the models, serve requests, and return after the last pending request."""
         for line in [*await repository.refresh(), *map(_absent, repository.absent())]:
             self._told(line)
         try:
@@ -297,14 +297,14 @@ class Server:
             await repository.drain()
 
     async def _answer(self, repository: Repository, listening: socket.socket) -> None:
-        """Answer requests until the server is asked to stop."""
+        """Serve requests until the server is asked to stop."""
         assert self._stopping is not None
         self._answer_anew()
         server, listener = self._web_server(repository, listening)
         await self._start_rpc(repository)
         watching = asyncio.create_task(self._watch_models(repository))
         reading = asyncio.create_task(self._watch_configuration())
-        serving = asyncio.create_task(server.serve(sockets=[]))  # ours is taken care of here
+        serving = asyncio.create_task(server.serve(sockets=[]))  # our Listener accepts connections
         ending = asyncio.create_task(
             end_silent(server.server_state.connections, lambda: self._limits.body_seconds)
         )
@@ -328,17 +328,17 @@ class Server:
             await serving
 
     def _web_server(self, repository: Repository, listening: socket.socket) -> tuple[Any, Listener]:
-        """The server of uvicorn, and what gives it connections."""
+        """The server of uvicorn, and the Listener that feeds it connections."""
         metrics = repository.metrics
         assert metrics is not None
         config = self._uvicorn.Config(
-            # What answers is looked up for each request: a reload makes another one.
+            # The application is looked up for each request: a reload replaces it.
             lambda scope, receive, send: self._answers(scope, receive, send),
             interface="asgi3",
-            log_config=None,  # a new one would close all handlers of the program
+            log_config=None,  # uvicorn's own would close all handlers of the program
             log_level="warning",
             access_log=False,
-            proxy_headers=False,  # nothing here asks where a client is
+            proxy_headers=False,  # the addresses of clients are not used
             server_header=False,
             lifespan="off",
             ws="none",
@@ -346,7 +346,7 @@ class Server:
         )
         config.load()
         server = self._uvicorn.Server(config)
-        server.capture_signals = nullcontext  # they are those of the program that starts us
+        server.capture_signals = nullcontext  # signals belong to the program that starts us
         protocol = connection_class(config.http_protocol_class, lambda path: self._refusal(path))
         state = server.server_state
         listener = Listener(
@@ -363,18 +363,18 @@ class Server:
         return server, listener
 
     def _answer_anew(self) -> None:
-        """Answer requests that come from now on by the settings of now."""
+        """Apply the current settings to requests from now on."""
         assert self.repository is not None
         answers = application(self.repository, self._limits, self._access)
         if self._journal is None:
             self._answers, self._refusal = answers, answers.refusal
-        else:  # which notes all
+        else:  # it logs all
             self._answers, self._refusal = self._journal.around(answers), lambda path: None
         if self._over_grpc is not None:
             self._over_grpc.change(self._access, self._journal)
 
     async def _start_rpc(self, repository: Repository) -> None:
-        """Start the server of gRPC, where a port was given for it."""
+        """Start the gRPC server, if it has a port."""
         if self.grpc_port is None:
             return
         address = f"[{self.host}]" if ":" in self.host else self.host
@@ -383,11 +383,11 @@ class Server:
         self._over_grpc = made
 
     def _bound(self) -> socket.socket:
-        """The socket that is listened on; ``port`` is the one that it has."""
+        """The listening socket; ``port`` is set to its port."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         made = socket.socket(
             family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-        )  # then nothing is held back
+        )  # so that asyncio sets TCP_NODELAY
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind((self.host, self.port))
@@ -417,23 +417,23 @@ class Server:
                 await self._tell(self._reload(), "the configuration is as it was")
 
     def _marks(self) -> list[Any]:
-        """What tells whether the configuration, or the tokens that it names, are others."""
+        """Identify the contents of the configuration file and of its token sources."""
         if self._file is None or self._running is None:
             return []
         tokens = self._running.values.get("tokens")
         return [mark_of(path) for path in (self._file[0], tokens) if path is not None]
 
     async def _tell(self, changes: Awaitable[list[str]], failed: str) -> None:
-        """Tell a line for each change, or why there is none."""
+        """Report a line for each change, or the reason of a failure."""
         try:
             for line in await changes:
                 self._told(line)
-        except Exception as error:  # whatever it is, the server goes on
+        except Exception as error:  # the server continues after any error
             self._told(f"{failed}: {error}")
 
 
 def _journal(log: str, trace: bool) -> Journal | None:
-    """What notes requests; None where it is not wanted."""
+    """The journal of requests; None if logging is off."""
     return Journal(trace) if trace or log != "off" else None
 
 

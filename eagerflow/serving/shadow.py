@@ -1,4 +1,4 @@
-"""Shadows: versions that compute again what another one has answered, to compare the answers."""
+"""Shadows: versions that recompute requests that another version has served, and compare."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ OUTCOMES = ("equal", "close", "different", "failed", "dropped")
 MAX_PENDING = 64  # requests that wait for the shadow; more are dropped
 MAX_PENDING_BYTES = 64 << 20
 MAX_SAMPLES = 20
-PAUSE = 0.001  # seconds until it is seen again whether the model has nothing else to do
+PAUSE = 0.001  # seconds between two checks whether the model is idle
 LOWEST = sys.maxsize
 
 
 class Difference(NamedTuple):
-    """How two arrays differ: a word of ``OUTCOMES``, and the largest difference of numbers."""
+    """The difference of two arrays: one of ``OUTCOMES``, and the largest absolute difference."""
 
     outcome: str
     largest: float
 
 
 def difference(found: Any, wanted: Any, units: float = 0.0, tolerance: float = 0.0) -> Difference:
-    """How an array differs from the one that is wanted.
+    """Compare an array with the expected one.
 
-    Equal are the same numbers of one dtype and shape, close those that are each within ``units``
-    of the last place of the larger, or within ``tolerance``. NaN equals NaN.
+    Equal arrays have the same numbers, dtype and shape; in close ones each number is within
+    ``units`` in the last place of the larger, or within ``tolerance``. NaN equals NaN.
 
     >>> from eagerflow.serving.shadow import difference
     >>> x = np.asarray([1.0, 2.0], "float32")
@@ -71,7 +71,7 @@ def difference(found: Any, wanted: Any, units: float = 0.0, tolerance: float = 0
 
 
 class _Answered(NamedTuple):
-    """A request that was answered, and how."""
+    """A served request, with its outputs."""
 
     signature: str | None
     inputs: dict[str, Any]
@@ -81,12 +81,12 @@ class _Answered(NamedTuple):
 
 
 class Shadow:
-    """A version of a model that is tried with requests that others have answered.
+    """A version of a model that is tried with requests that other versions have served.
 
-    It begins when the model has nothing to do, takes what was offered in its order, and drops
-    what comes while too much waits. ``counts`` has how many answers were of each kind of
-    ``OUTCOMES``, ``largest`` the largest difference, ``samples`` what differed last: the inputs'
-    hashes, and the largest difference of each output that is not close, or the error.
+    It computes while the model is idle, in the order of arrival, and drops requests while its queue
+    is full. ``counts`` has the number of results for each of ``OUTCOMES``, ``largest`` the largest
+    difference, ``samples`` the latest differing requests: the inputs' hashes, and the largest
+    difference of each output that is not close, or the error.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Shadow:
         outputs: Sequence[str] | None,
         found: Mapping[str, Any],
     ) -> None:
-        """Take a request that was answered, if it falls into the share; returns at once."""
+        """Take a served request, if it falls into the share; returns at once."""
         self._owed += self.settings.share
         if self._owed < 1.0 or not self._is_open:
             return
@@ -127,14 +127,14 @@ class Shadow:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     def close(self) -> None:
-        """Take no more, and forget what waits."""
+        """Take no more requests, and drop pending ones."""
         self._is_open = False
         self._pending.clear()
 
     async def _work(self) -> None:
-        """Compute what was offered, while nothing else is to do."""
+        """Compute pending requests while the model is idle."""
         try:
-            await asyncio.sleep(PAUSE)  # so that the answer is on its way
+            await asyncio.sleep(PAUSE)  # so that the response is sent first
             while self._pending:
                 if any(batcher.is_busy for batcher in list(self._ready.values())):
                     await asyncio.sleep(PAUSE)
@@ -172,14 +172,14 @@ class Shadow:
     def _differences(
         self, found: Mapping[str, Any], wanted: Mapping[str, Any]
     ) -> dict[str, Difference]:
-        """How each output differs; one that only one of them has is different."""
+        """The difference of each output; an output that only one side has is different."""
         limits = self.settings.units, self.settings.tolerance
         both = found.keys() & wanted.keys()
         apart = dict.fromkeys(found.keys() | wanted.keys(), Difference("different", float("inf")))
         return apart | {name: difference(found[name], wanted[name], *limits) for name in both}
 
     def _sample(self, answered: _Answered, **what: Any) -> None:
-        """Keep what tells which inputs they were: the first letters of each one's SHA-256."""
+        """Keep a sample, identified by prefixes of the inputs' SHA-256."""
         hashes = {name: sha256(x.tobytes()).hexdigest()[:16] for name, x in answered.inputs.items()}
         self.samples.append({"inputs": hashes} | what)
 
@@ -189,7 +189,7 @@ class Shadow:
             self._metrics.shadowed(*self._labels, outcome, self.largest)
 
     def told(self) -> dict[str, Any]:
-        """What was found, as JSON."""
+        """The findings, as JSON."""
         return {
             "answers": dict(self.counts),
             "largest_difference": _number(self.largest),
@@ -198,12 +198,12 @@ class Shadow:
 
 
 def _number(value: float) -> float | str:
-    """A number for JSON, which has no infinity."""
+    """A number for JSON, which cannot represent infinity."""
     return value if value < float("inf") else "inf"
 
 
 class Shadowed:
-    """A version that answers, and lets a shadow know of each answer."""
+    """A serving version that offers its results to a shadow."""
 
     def __init__(self, batcher: Batcher, shadow: Shadow, signature: str | None = None) -> None:
         self.version = batcher.version

@@ -1,4 +1,4 @@
-"""Signatures: what a served graph takes and gives, by name, and whether requests may be joined."""
+"""Signatures: the named inputs and outputs of a served graph, and its batch dimension."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Signature"]
 class Signature:
     """The inputs and outputs of a graph, and the dimension along which requests are joined.
 
-    ``inputs`` and ``outputs`` map names to TensorSpecs. ``batch`` is the name of the free
-    dimension that is the first of every input and every output, if the graph provably computes
-    each of its rows apart; None where it does not, and each request runs alone. ``state`` is the
-    graph's; what it takes and gives stands neither among the inputs nor among the outputs.
+    ``inputs`` and ``outputs`` map names to TensorSpecs. ``batch`` is the name of the free dimension
+    that is the first of every input and every output, if the graph provably computes each of its
+    rows independently; otherwise None, and each request runs alone. ``state`` is the graph's; it is
+    excluded from ``inputs`` and ``outputs``.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 3), "float32"))
     >>> signature = ef.serving.Signature(graph)
@@ -41,14 +41,14 @@ class Signature:
         self.all_outputs = graph.outputs.names
         self._places = tuple(map(self.all_outputs.index, self.outputs))
         self.alone = "inputs and outputs do not all begin with one free size"
-        """Why each request runs alone, where ``batch`` is None."""
+        """The reason that each request runs alone, where ``batch`` is None."""
         if self.batch is not None:
             self.alone = mixing(graph, self.batch) or ""
             if self.alone:
                 self.batch = None
 
     def ordered(self, given: Mapping[str, Any]) -> list[Any]:
-        """The values in the order of the inputs; ArgumentError for a missing or a strange name."""
+        """The values in the order of the inputs; ArgumentError for a missing or an unknown name."""
         if given.keys() != self.inputs.keys():
             self._refuse_names(given)
         return [given[name] for name in self.inputs]
@@ -66,7 +66,7 @@ class Signature:
         )
 
     def only_input(self) -> str:
-        """The name of the one input; ArgumentError where there are several."""
+        """The name of the single input; ArgumentError for several inputs."""
         if len(self.inputs) != 1:
             raise ArgumentError(
                 f"values without names can only be given to a model of one input, not of "
@@ -77,7 +77,7 @@ class Signature:
         return next(iter(self.inputs))
 
     def outputs_of(self, names: Iterable[str] | None) -> Sequence[int]:
-        """The places in the graph of these outputs, or of all; ArgumentError for other names."""
+        """The positions of these or all outputs; ArgumentError for unknown names."""
         if names is None:
             return self._places
         known = self.all_outputs
@@ -98,7 +98,7 @@ def _specs(named: Iterable[tuple[str, Value]]) -> dict[str, TensorSpec]:
 
 
 def _first_size(specs: Iterable[TensorSpec]) -> str | None:
-    """The name of the first size of all, where it is one free size."""
+    """The name of the first size of all specs, if it is the same free size."""
     firsts = {str(spec.shape[0]) if spec.shape else "" for spec in specs}
     name = firsts.pop() if len(firsts) == 1 else ""
     return name if name.isidentifier() else None

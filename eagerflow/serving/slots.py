@@ -1,4 +1,4 @@
-"""Slots: how many sequences are generated at once, and which is next."""
+"""Slots: bound the number of sequences that are generated at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Slots"]
 
 
 class Slots:
-    """How many sequences are generated at once; others wait, in order of priority and arrival."""
+    """A bounded number of slots for generations; others wait by priority and arrival."""
 
     def __init__(self, count: int, max_waiting: int) -> None:
         self._free = count
@@ -21,11 +21,11 @@ class Slots:
         self._number = itertools.count().__next__
 
     async def take(self, name: str, timeout: float | None = None, priority: int = 0) -> None:
-        """Wait for a slot; BusyError where too many wait, LateError after ``timeout`` seconds."""
+        """Wait for a slot; BusyError if the queue is full, LateError after ``timeout`` seconds."""
         if self._free:
             self._free -= 1
             return
-        if len(self._waiting) >= self._max_waiting:  # some of these may have gone
+        if len(self._waiting) >= self._max_waiting:  # some waiters may be cancelled
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
         if len(self._waiting) >= self._max_waiting:
@@ -49,13 +49,13 @@ class Slots:
             raise
 
     def _pass_on(self, future: asyncio.Future[None]) -> None:
-        """Give back a slot that came when its request did not wait any more."""
+        """Give back a slot that was assigned after its request stopped waiting."""
         if future.done() and not future.cancelled():
             self.give_back()
         future.cancel()
 
     def give_back(self) -> None:
-        """Let the next one have a slot."""
+        """Give the slot to the next waiter."""
         while self._waiting:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():

@@ -1,4 +1,4 @@
-"""What a version has done, in sums: requests, rows, batches, and where their time went."""
+"""Cumulative statistics of a version: requests, rows, batches, and times."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Statistics"]
 
 @dataclass(slots=True)
 class Statistics:
-    """Sums since a version was loaded: numbers, and seconds.
+    """Counts, and sums of seconds, since a version was loaded.
 
-    ``success`` and ``fail`` are requests that had an answer or an error, with the seconds from when
-    they came; ``queue`` are the seconds that they waited, ``compute`` those of the batches that
-    they were in. ``last`` is when the last batch was computed, in seconds since 1970.
+    ``success`` and ``fail`` count requests with a result or an error, with the seconds since their
+    arrival; ``queue`` are the seconds in the queue, ``compute`` those of their batches. ``last`` is
+    when the last batch was computed, in seconds since 1970.
     """
 
     success: int = 0
@@ -29,7 +29,7 @@ class Statistics:
     last: float = 0.0
 
     def computed(self, rows: int, waited: float, seconds: float) -> None:
-        """Count a batch of so many rows, whose requests have ``waited`` so long together."""
+        """Count a batch of ``rows``; its requests have ``waited`` so many seconds in total."""
         self.rows += rows
         self.batches += 1
         self.queue_seconds += waited
@@ -37,7 +37,7 @@ class Statistics:
         self.last = time.time()
 
     def ended(self, seconds: float, failed: bool) -> None:
-        """Count a request that has its answer, or an error."""
+        """Count a request that has its result, or an error."""
         if failed:
             self.fail += 1
             self.fail_seconds += seconds
@@ -47,7 +47,7 @@ class Statistics:
 
     @classmethod
     def of(cls, parts: Iterable[Statistics]) -> Statistics:
-        """The sums of several."""
+        """The sums over several."""
         given = list(parts)
         sums = {f.name: sum(getattr(part, f.name) for part in given) for f in fields(cls)}
         return cls(**sums | {"last": max((part.last for part in given), default=0.0)})

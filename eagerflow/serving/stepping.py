@@ -1,4 +1,4 @@
-"""Steps of sequences, joined into batches: each goes on from its own state."""
+"""Steps of sequences, joined into batches: each continues from its own state."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from eagerflow.serving.slots import Slots
 
 __all__ = ["SequenceBatcher"]
 
-_LOOKS = 0.02  # seconds between looks whether sequences have ended
+_LOOKS = 0.02  # seconds between checks whether sequences have ended
 
 
 class _Stack:
-    """The state of several sequences, as a step gave it: a row for each member, and some to fill.
+    """The state of several sequences, as computed by a step: a row for each member, and padding.
 
-    While the same sequences take the next step, it is what they begin with, without a copy.
+    If the same sequences take the next step together, it is used without a copy.
     """
 
     def __init__(self, arrays: list[Any], members: list[RequestSequence]) -> None:
@@ -35,15 +35,15 @@ class _Stack:
         self.members = members
 
     def staying(self, others: Sequence[RequestSequence]) -> list[RequestSequence]:
-        """The members whose state is still here, apart from others."""
+        """The members, except ``others``, that still have their state here."""
         return [m for m in self.members if m.stack is self and m not in others]
 
 
 class SequenceBatcher(Batcher):
     """Runs the steps of one version's sequences, in batches of different sequences.
 
-    A request fills as much of a batch as its second size says, so that a step of ``max_rows``
-    sequences takes about as long as one of a sequence with ``max_rows`` tokens.
+    The second size of a request is its share of a batch, so that a step of ``max_rows`` sequences
+    takes about as long as one of a single sequence with ``max_rows`` tokens.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class SequenceBatcher(Batcher):
         self.slots = Slots(self.batching.max_rows, self.batching.max_queue)
         self._length = _free_length(version)
         self.lengths = _lengths(version, self._steps) if self._length else [1]
-        """How many tokens of a sequence a step takes, where it may be several: in order."""
+        """The numbers of tokens that a step can take, where the length is free, in order."""
         self._stack: _Stack | None = None
         if metrics is not None:
             metrics.watch_sequences(lambda: len(self.sequences.of(self)))
 
     def warm_up(self) -> None:
-        """Make the plans of all sizes of batches, and time the smallest."""
+        """Make the plans for all batch sizes, and time the smallest."""
         batch = self.version.signature.batch if self.joins else None
         self.version.try_out(
             ({batch: rows} if batch else {}) | ({self._length: length} if self._length else {})
@@ -74,7 +74,7 @@ class SequenceBatcher(Batcher):
         )
 
     async def run(self, given: Row, outputs: Any = None, **options: Any) -> dict[str, Any]:
-        """Refused: ArgumentError says that a request needs a sequence."""
+        """Refuse the call: ArgumentError says that a request needs a sequence."""
         raise ArgumentError(
             f"{self.version.name!r} has state, so its requests belong to sequences",
             argument="sequence_id",
@@ -92,10 +92,11 @@ class SequenceBatcher(Batcher):
         timeout: float | None = None,
         priority: int = 0,
     ) -> tuple[ModelVersion, dict[str, Any]]:
-        """The version that a sequence is on, and its outputs by name for its next request.
+        """The version of a sequence, and the outputs by name of its next request.
 
-        A sequence goes on where it has begun, unless the request names another version. Raises
-        UnknownSequenceError for a sequence that there is not, and what ``run`` of Batcher raises.
+        A sequence stays on the version where it began; a request that names a different one is
+        refused. Raises UnknownSequenceError for an unknown sequence, and the errors of
+        ``Batcher.run``.
         """
         if step is None:
             await self.run(given)
@@ -144,8 +145,8 @@ class SequenceBatcher(Batcher):
     ) -> dict[str, Any]:
         """The outputs by name of the next step of a sequence.
 
-        Steps of a sequence are computed in the order of these calls. One that fails leaves the
-        state as it was; where that is the first one, the sequence has ended.
+        Steps of a sequence are computed in the order of these calls. A failed step leaves the state
+        unchanged; a failed first step ends the sequence.
         """
         try:
             places = self.version.signature.outputs_of(outputs)
@@ -172,7 +173,7 @@ class SequenceBatcher(Batcher):
         priority: int = 0,
         then: Callable[[list[Any]], Any] | None = None,
     ) -> Any:
-        """The outputs of these places, or what ``then`` makes of them, for tensors that fit.
+        """The outputs at these positions, or the result of ``then`` on them, for tensors that fit.
 
         ``then`` is called in any thread.
         """
@@ -206,7 +207,7 @@ class SequenceBatcher(Batcher):
                 )
 
     def _weight(self, inputs: Sequence[Any]) -> int:
-        """How much of a batch a request fills: its length, where the graph leaves it free."""
+        """A request's share of a batch: its length, where the graph leaves it free."""
         if self._length is None:
             return 1
         length: int = inputs[0].shape[1]
@@ -236,7 +237,7 @@ class SequenceBatcher(Batcher):
         return outcomes
 
     def _column(self, arrays: list[Any], wanted: int) -> Any:
-        """An input, or a part of the state, of all members, filled up to a size with a plan."""
+        """An input, or a part of the state, of all members, padded to a size that has a plan."""
         if len(arrays) == wanted == 1:
             return arrays[0]
         return filled(arrays, wanted - len(arrays))
@@ -250,10 +251,10 @@ class SequenceBatcher(Batcher):
         return [self._column(list(column), wanted) for column in zip(*rows, strict=True)]
 
     def _keep(self, members: list[RequestSequence], arrays: list[Any]) -> None:
-        """Let these sequences have their new state.
+        """Store the new state of these sequences.
 
-        It stays stacked, but for that of a few sequences beside more that are stacked: when they
-        take turns, as prompts do with sequences that are generated, neither is copied much.
+        It stays stacked, except for a few sequences beside a larger stack: when these alternate, as
+        prompts do with running generations, little is copied.
         """
         if not self.joins:
             members[0].put(arrays)
@@ -275,11 +276,11 @@ class SequenceBatcher(Batcher):
     # The end -----------------------------------------------------------------------------------
 
     def is_without_sequences(self) -> None:
-        """Let go of the state of sequences that have ended."""
+        """Release the state of sequences that have ended."""
         self._stack = None
 
     async def drain(self) -> None:
-        """Begin no more sequences, let those that live end within the time limit, then stop."""
+        """Begin no more sequences, wait for active ones within the time limit, then stop."""
         self.is_open = False
         sequences = self.sequences
         last = sequences.clock() + sequences.limits.leaving_seconds
@@ -302,7 +303,7 @@ def _free_length(version: ModelVersion) -> str | None:
 
 
 def _lengths(version: ModelVersion, steps: list[int]) -> list[int]:
-    """The lengths of these that a sequence can have, with 1."""
+    """The lengths among ``steps`` that a sequence can have, and 1."""
     state = version.signature.state
     most = None if state is None or state.decoder is None else state.decoder.context
     return sorted({1, *(n for n in steps if most is None or n <= most)})

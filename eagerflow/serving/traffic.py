@@ -1,4 +1,4 @@
-"""Which version of a model answers which request, as data: a pin, labels, shares, a shadow."""
+"""Traffic of a model, as data: a pinned version, labels, shares, a shadow."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_SPLIT = 100
 
 
 class Shadowing(NamedTuple):
-    """How a version is tried with the requests that another one answers.
+    """The settings of a shadow, which recomputes requests that another version serves.
 
-    ``version`` computes a ``share`` of them, from 0 to 1, after they were answered. Its numbers
-    count as close to those that were given when each is within ``units`` of the last place of
-    the larger one, or within ``tolerance``.
+    ``version`` computes a ``share`` of them, from 0 to 1, after they were served. Its numbers count
+    as close to the served ones when each is within ``units`` of the last place of the larger one,
+    or within ``tolerance``.
 
     >>> ef.serving.Shadowing(4, share=0.5).units
     4
@@ -32,7 +32,7 @@ class Shadowing(NamedTuple):
     tolerance: float = 0.0
 
     def checked(self) -> Shadowing:
-        """These settings; ArgumentError for a number that cannot be."""
+        """These settings, validated; ArgumentError for a number out of range."""
         _check_version(self.version, "shadow")
         _check_number(self.share, "share", 1.0)
         _check_number(self.units, "units", float(1 << 53))
@@ -41,13 +41,12 @@ class Shadowing(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Which versions answer the requests for a model.
+    """The routing of a model's requests to its versions.
 
-    A request that names a version or one of the ``labels`` has that one. The others are answered
-    by the versions of ``split``, which maps them to shares; without one by the version ``pinned``,
-    and where none is, by the highest. Where ``key`` names a header, requests with the same value
-    of it have the same version as long as the shares stay. ``shadow`` says which version computes
-    what another one has answered.
+    A request that names a version or one of the ``labels`` goes there. Others are distributed over
+    ``split``, which maps versions to shares; without it they go to the version ``pinned``, and
+    without that to the highest. Where ``key`` names a header, requests with the same value of it go
+    to the same version while the shares stay. ``shadow`` sets the version that recomputes requests.
 
     >>> traffic = ef.serving.Traffic(labels={"stable": 3}, split={3: 0.9, 4: 0.1})
     >>> traffic.versions()
@@ -68,7 +67,7 @@ class Traffic(NamedTuple):
         return {number for number in named if number is not None}
 
     def checked(self) -> Traffic:
-        """These settings with shares that add up to 1; ArgumentError for what cannot be."""
+        """These settings with shares that add up to 1; ArgumentError for invalid ones."""
         if self.pinned is not None:
             _check_version(self.pinned, "pinned")
         _check_mapping(self.labels, "labels", MAX_LABELS)
@@ -97,10 +96,9 @@ class Traffic(NamedTuple):
         return self._asdict() | {"labels": dict(self.labels), "split": split, "shadow": shadow}
 
     def changed(self, told: Mapping[str, Any]) -> Traffic:
-        """The settings with what a JSON object says in place of what it names.
+        """The settings, updated by the fields of a JSON object.
 
-        Labels are set one by one, and taken off by null. ArgumentError names the field that is
-        wrong.
+        Labels are updated one by one, and removed by null. ArgumentError names the invalid field.
 
         >>> ef.serving.Traffic(labels={"a": 1}).changed({"labels": {"b": 2}, "pinned": 1})
         Traffic(pinned=1, labels={'a': 1, 'b': 2}, split={}, key='', shadow=None)
@@ -154,11 +152,11 @@ def _number(text: Any) -> Any:
 
 
 class Shares:
-    """Picks versions so that each has its share of the requests, exactly, one after the other.
+    """Picks versions so that each has exactly its share of the requests, in a fixed order.
 
-    ``shares`` maps versions to shares that add up to 1. The version that is owed most is next:
-    of any number of requests in a row, none of two versions has a whole request more or less than
-    its share.
+    ``shares`` maps versions to shares that add up to 1. The version with the largest deficit is
+    next: over any run of requests, each of two versions is less than one request away from its
+    share.
 
     >>> shares = Shares({3: 0.75, 4: 0.25})
     >>> [shares.pick({3, 4}) for _ in range(8)]
@@ -175,7 +173,7 @@ class Shares:
     def pick(self, ready: Container[int]) -> int | None:
         """The version for the next request, of those that are ready; None where none is.
 
-        Versions that are not ready leave their share to the others.
+        Versions that are not ready leave their shares to the others.
         """
         there = self._there(ready)
         if not there:
@@ -188,10 +186,10 @@ class Shares:
         return found
 
     def pick_for(self, key: str, ready: Container[int]) -> int | None:
-        """The version for requests with this key: always the same, while shares stay.
+        """The version for requests with this key: always the same while shares stay.
 
-        The versions have neighbouring parts of the range of a hash, in their order, so that a
-        share of two versions that grows takes keys from the other alone.
+        The versions have adjacent parts of the range of a hash, in order, so that of two versions a
+        growing share only takes keys from the other one.
 
         >>> Shares({3: 0.75, 4: 0.25}).pick_for("Alice", {3, 4})
         3

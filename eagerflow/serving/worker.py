@@ -1,7 +1,7 @@
 """A process that computes batches for a server: ``python -m eagerflow.serving.worker FILE FILE``.
 
-The two open files are connections to the server: over the first it asks for results, over the
-second it has versions loaded and dropped meanwhile. The process ends when a connection does.
+The two file descriptors are connections to the server: the first for computations, the second to
+load and drop versions meanwhile. The process ends when a connection is closed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _log = logging.getLogger("eagerflow.serving")
 
 
 class _Worker:
-    """The versions that a worker has, by the numbers that the server gave them."""
+    """The loaded versions of a worker, by the server's keys."""
 
     def __init__(self) -> None:
         self.versions: dict[int, ModelVersion] = {}
 
     def compute(self, message: dict[str, Any], arrays: Sequence[Any], channel: Channel) -> Answer:
-        """The outputs of a batch."""
+        """Compute the outputs of a batch."""
         version = self.versions[message["key"]]
         return {}, with_recorder(None, version.compute, arrays, message["outputs"])
 
     def load(self, message: dict[str, Any], arrays: Sequence[Any], channel: Channel) -> Answer:
-        """Load a version from the file that comes behind the message, and try it."""
+        """Load a version from the file sent along with the message, and try it."""
         with io.FileIO(channel.receive_file()) as file:
             graph = map_open(file)
         name, number, numerics = (message[key] for key in ("name", "number", "numerics"))
@@ -52,7 +52,7 @@ class _Worker:
         return {"seconds": version.seconds}, ()
 
     def drop(self, message: dict[str, Any], arrays: Sequence[Any], channel: Channel) -> Answer:
-        """Forget a version."""
+        """Drop a version."""
         version = self.versions.pop(message["key"], None)
         if version is not None:
             version.release()
@@ -63,7 +63,7 @@ Handler = Callable[[dict[str, Any], Sequence[Any], Channel], Answer]
 
 
 def _answer(channel: Channel, handlers: dict[str, Handler]) -> None:
-    """Answer messages until the connection ends, and with it the process."""
+    """Reply to messages until the connection is closed, then end the process."""
     try:
         while True:
             message, arrays = channel.receive()
@@ -76,13 +76,13 @@ def _answer(channel: Channel, handlers: dict[str, Handler]) -> None:
                 answer, found = {"error": described(error)}, ()
             channel.send(answer, found)
     except EOFError:
-        os._exit(0)  # at once, whatever the other thread does: no receiver is left
+        os._exit(0)  # at once, even while the other thread computes: no receiver is left
 
 
 def main(computing: int, managing: int, thread_count: int) -> None:
-    """Work for the server at the other ends of two open connections, with so many threads."""
+    """Serve messages over two open connections, computing with so many threads."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the server ends us, when it has its answers
+        signal.signal(number, signal.SIG_IGN)  # the server ends us, when it has its results
     threads.set_thread_count(thread_count)
     functions = blas.thread_functions()
     if functions is not None:

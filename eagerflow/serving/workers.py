@@ -1,8 +1,8 @@
-"""Workers that all have the same versions: watched, and replaced when one ends or hangs.
+"""Workers that all have the same versions loaded: monitored, and replaced when one ends or hangs.
 
-The server keeps connections, queues and what it promised; a worker has nothing but graphs that
-can be loaded again. So one that is killed loses nothing: what it was computing is computed again
-by another, since inference changes nothing.
+The server holds connections, queues and pending requests; a worker holds nothing but graphs that
+can be loaded again. So a killed worker loses nothing: its batch is computed again by another
+worker, as inference has no side effects.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ WORKER_COMMAND = (sys.executable, "-P", "-m", "eagerflow.serving.worker")
 
 
 class Workers:
-    """A number of workers that all have the same versions.
+    """A number of workers that all have the same versions loaded.
 
-    ``command`` starts one; see ``Worker``. UnavailableError where none is there.
+    ``command`` starts one; see ``Worker``. UnavailableError while none is running.
     """
 
-    START_SECONDS = 120.0  # for a worker to be there
+    START_SECONDS = 120.0  # until a worker is ready
     RETRY = 0.2, 30.0
-    """Seconds before one that has died at its start twice, or more often, is started again: at
-    first, and at most."""
+    """Seconds before a worker that failed twice is started again: at first, and at most."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class Workers:
         self._problem = ""
         self._closing = threading.Event()
         self.ended = 0
-        """How many workers have ended unasked."""
+        """The number of workers that have ended unexpectedly."""
         self._keepers = [
             threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
             for i in range(settings.total)
@@ -68,15 +67,15 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that are there and have all versions."""
+        """The processes that are running and have all versions loaded."""
         with self._changed:
             return sorted(worker.pid for worker in self._there)
 
-    # Keeping them there -------------------------------------------------------------------------
+    # Supervision --------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        """Start a worker again and again, as often as it ends."""
-        wait, (first, longest) = 0.0, self.RETRY  # what has ended one may have been by chance
+        """Restart a worker whenever it ends."""
+        wait, (first, longest) = 0.0, self.RETRY  # a first crash may be accidental
         while not self._closing.is_set():
             worker = None
             try:
@@ -100,7 +99,7 @@ class Workers:
             self._changed.notify_all()
 
     def _enter(self, worker: Worker) -> None:
-        """Let a worker take work when it has all versions, and no others."""
+        """Let a worker take batches once it has loaded all versions, and no others."""
         while True:
             with self._changed:
                 if self._closing.is_set():
@@ -146,10 +145,10 @@ class Workers:
         numerics: str,
         sizes: Sequence[Mapping[str, int]],
     ) -> tuple[int, float]:
-        """Let all workers load and try a version: the key that it has, and its seconds of a row.
+        """Load and try a version in all workers: its key, and its seconds per row.
 
-        The file is closed when the version is dropped. Raises what a worker raised, and
-        CrashedError where the version ends workers.
+        The file is closed when the version is dropped. Raises a worker's error, and CrashedError
+        where the version crashes workers.
         """
         version = Loaded(self._number(), file, name, number, signature, numerics, sizes)
         seconds = 0.0
@@ -176,16 +175,16 @@ class Workers:
         return io.FileIO(os.dup(self._versions[key].file.fileno()))
 
     def _tried(self, version: Loaded, worker: Worker) -> float | None:
-        """The seconds of a row in a worker that has loaded a version; None if the worker ended."""
+        """The seconds per row in a worker that has loaded a version; None if the worker ended."""
         try:
             return worker.load(version)
         except EOFError:
-            with self._changed:  # it leaves, and another one comes
+            with self._changed:  # it is ending, and a replacement will start
                 self._changed.wait_for(lambda: worker not in self._there, self.START_SECONDS)
             return None
 
     def _without(self, version: Loaded) -> list[Worker]:
-        """The workers that lack a version; if none does, those to come will have it too."""
+        """The workers that lack a version; if none does, later ones will load it too."""
         with self._changed:
             settled = self._changed.wait_for(
                 lambda: self._there or not self._starting or self._closing.is_set(),
@@ -204,7 +203,7 @@ class Workers:
             return missing
 
     def drop(self, key: int) -> None:
-        """Let all workers forget a version; returns when they have."""
+        """Drop a version in all workers; returns when they have done so."""
         with self._changed:
             version = self._versions.pop(key, None)
             having = [worker for worker in self._there if key in worker.keys]
@@ -217,9 +216,9 @@ class Workers:
     # Computing ----------------------------------------------------------------------------------
 
     def compute(self, key: int, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
-        """The outputs of these places, by the next worker that is idle.
+        """The outputs at these positions, by the next idle worker.
 
-        A worker that ends meanwhile counts as an attempt; CrashedError when there were enough.
+        A worker that ends meanwhile counts as an attempt; CrashedError after the last attempt.
         """
         for _ in range(self.settings.attempts):
             worker = self._taken()
@@ -239,7 +238,7 @@ class Workers:
         )
 
     def _taken(self) -> Worker:
-        """A worker that no other request has; UnavailableError if there is none for long."""
+        """Wait for an idle worker; UnavailableError if none is running for long."""
         end = time.monotonic() + self.START_SECONDS
         with self._changed:
             while True:

@@ -1,1 +1,1 @@
-"""Graphs as programs of Python that need NumPy alone."""
+"""Export of graphs as Python programs that need only NumPy."""

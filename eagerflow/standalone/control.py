@@ -1,4 +1,4 @@
-"""Branches and loops as Python's own, with what their bodies do below them."""
+"""Branches and loops as Python statements, with their bodies below them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from eagerflow.standalone.forms import form
 from eagerflow.standalone.layout import Line, assignment
 from eagerflow.standalone.writer import Writer
 
-MAX_ROW = 80  # letters of what is assigned at once
+MAX_ROW = 80  # characters of a simultaneous assignment
 
 
 def _plain(w: Writer, xs: Sequence[Expression]) -> list[Expression]:
-    """Expressions that a body may use as often as it likes."""
+    """Expressions that a body may use repeatedly, without recomputation."""
     return [w.named(x) for x in xs]
 
 
 def _set(
     targets: Sequence[Variable], values: Sequence[Expression], new: Sequence[Variable] = ()
 ) -> list[Line]:
-    """Lines by which variables get values, all at once, as one may stand in that of another."""
+    """Lines that assign variables simultaneously, as a value may read another target."""
     pairs = [(t, x) for t, x in zip(targets, values, strict=True) if x.pieces != (t,)]
     if not pairs:
         return []
@@ -56,7 +56,7 @@ def _head(*parts: Any) -> tuple[Any, ...]:
 def _branches(
     w: Writer, node: Node, tests: Sequence[Any], graphs: Sequence[Graph], given: Sequence[Any]
 ) -> list[Expression]:
-    """One branch for each test, and the last one without."""
+    """A branch for each test, and a last one without a test."""
     made = [w.variable(v) for v in node.outputs]
     given = _plain(w, given)
     for i, (test, graph) in enumerate(zip([*tests, None], graphs, strict=True)):
@@ -109,7 +109,7 @@ def _while_loop(w: Writer, node: Node, *given: Expression) -> list[Expression]:
 
 
 def _state(w: Writer, body: Graph, node: Node, count: int) -> list[Variable]:
-    """Variables for what one iteration hands on to the next."""
+    """Variables for the state that is passed between iterations."""
     found = []
     for value, made in zip(body.inputs[:count], node.outputs[:count], strict=True):
         counter = not value.shape and value.dtype.kind == "i"
@@ -119,7 +119,7 @@ def _state(w: Writer, body: Graph, node: Node, count: int) -> list[Variable]:
 
 
 def _counts(node: Node) -> bool:
-    """Whether the first state of a loop counts from a number up to another, and does no more."""
+    """Whether the first state of a loop only counts from a number up to a limit."""
     more = node.attributes
     cond, body, count = more["cond"], more["body"], more["states"]
     if more["maximum_iterations"] is not None or len(cond.nodes) != 1:
@@ -142,7 +142,7 @@ def _counts(node: Node) -> bool:
 def _counted(
     w: Writer, node: Node, state: list[Variable], given: Sequence[Expression], now: list[Any]
 ) -> list[Expression]:
-    """A loop whose first state counts."""
+    """A loop in which the first state is a counter."""
     more = node.attributes
     cond, body, count = more["cond"], more["body"], more["states"]
     w.known.update(zip(cond.inputs, now, strict=True))
@@ -165,7 +165,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _row_lists(w: Writer, node: Node, count: int) -> list[Variable]:
-    """Lists of what the iterations give."""
+    """Lists of the iterations' results."""
     pairs = zip(node.attributes["body"].outputs[count:], node.outputs[count:], strict=True)
     return [
         Variable(w.wanted_names.get(made) or identifier(w.variable(inner).base + "s"))

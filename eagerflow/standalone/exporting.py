@@ -1,4 +1,4 @@
-"""Export: graphs as programs of Python that need NumPy alone, and a file of weights."""
+"""Export of graphs as Python programs that need only NumPy, with a file of weights."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from eagerflow.recorder import with_recorder
 from eagerflow.standalone.module import Module
 
 READERS = {"npz": "load_weights", "safetensors": "load_safetensors"}
-"""Kinds of files of weights, which their names end in, and what reads them."""
+"""Suffixes of weight files, and the functions that read them."""
 
 
 def export_python(graph: Any, path: str | os.PathLike[str], weights: str = "npz") -> None:
-    r"""Write a graph, a captured function or a model as a program of Python, for NumPy alone.
+    r"""Write a graph, a captured function or a model as a Python program that needs only NumPy.
 
-    ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
-    predicts is written for any batch size. ``path`` is a file name that ends in ``.py``; Variables
-    and large constants go into a file beside it, ``weights`` being ``"npz"`` or ``"safetensors"``.
-    The program has a function of the graph's name, one for each scope, and those that NumPy
-    lacks; the results are those of eager calls but for rounding, random numbers the same. Variables
-    that the graph assigns are in a nest of dicts, the state, which each call updates. Raises
-    CaptureError, with the user's line, for an op that a program cannot do and for bfloat16 and
-    float8, ArgumentError for other kinds of files. Names in the graph never become code.
+    ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, whose prediction
+    is written for any batch size. ``path`` is a file name that ends in ``.py``; Variables and large
+    constants go into a file beside it, in the format ``weights``: ``"npz"`` or ``"safetensors"``.
+    The program has a function with the graph's name, one for each scope, and those that NumPy
+    lacks; the results match eager calls up to rounding, including random numbers. Variables that
+    the graph assigns are in a nest of dicts, the state, which each call updates. Raises
+    CaptureError, with the user's line, for an op without a NumPy form and for bfloat16 and float8,
+    ArgumentError for other kinds of files. Names in the graph never become code.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
@@ -61,7 +61,7 @@ def export_python(graph: Any, path: str | os.PathLike[str], weights: str = "npz"
 
 
 def _packed(arrays: dict[str, Any]) -> list[Any]:
-    """Arrays in the format of safetensors, which has no complex numbers."""
+    """Arrays in the safetensors format, which has no complex numbers."""
     for name, array in arrays.items():
         if array.dtype.kind == "c":
             raise CaptureError(

@@ -1,7 +1,6 @@
-"""Expressions of Python: their text with the variables in it, and how tightly they bind.
+"""Python expressions: their text with variables in it, and their precedence.
 
-Nothing that comes from a graph is text here: names become identifiers of plain letters, all other
-words literals.
+Nothing from a graph is copied as text: names become ASCII identifiers, all other words literals.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import numpy as np
 from eagerflow.ops.late import load_all
 from eagerflow.tensor import Operators
 
-MAX_NAME = 40  # letters
+MAX_NAME = 40  # characters
 
-# How tightly operators bind, from the loosest on.
+# Precedence of operators, lowest first.
 TUPLE, COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = range(11)
 
 _LEVELS = {
@@ -34,11 +33,11 @@ _LEVELS = {
     COMPARISON: {"lt": "<", "le": "<=", "gt": ">", "ge": ">="},
     SIGN: {"neg": "-", "invert": "~"},
 }
-_QUESTIONS = {"equal": "==", "not_equal": "!="}  # methods of Tensors that ask more than the op
+_QUESTIONS = {"equal": "==", "not_equal": "!="}  # methods of Tensors that differ from the op
 
 
 def _operators() -> dict[str, tuple[str, int]]:
-    """The symbols of ops and their levels, by what Tensors do for each of Python's operators."""
+    """The symbols of ops and their precedence, from Tensor's methods for Python's operators."""
     load_all()
     found = {name: (symbol, COMPARISON) for name, symbol in _QUESTIONS.items()}
     for level, symbols in _LEVELS.items():
@@ -50,15 +49,15 @@ def _operators() -> dict[str, tuple[str, int]]:
 OPERATORS = _operators()
 
 RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "np", "math", "Path"})
-"""Names that no variable and no function gets."""
+"""Names that are reserved: no variable and no function gets them."""
 
 
 class Variable:
-    """A variable of a function, which is named when all of the function is known.
+    """A variable of a function; its name is chosen when the whole function is known.
 
-    ``base`` is what it would be called; it takes over the name of the first of ``heir_of`` that
-    is not used any more, unless that is ``fixed``: a size, weights, or what the user has named.
-    The name of one that ``says`` what it holds goes to others of the same base alone.
+    ``base`` is its preferred name; it takes over the name of the first of ``heir_of`` that is no
+    longer used, unless that is ``fixed``: a size, weights, or a variable named by the user. If
+    ``says`` is set, the name is descriptive, and only variables with the same base take it over.
     """
 
     __slots__ = ("base", "fixed", "heir_of", "says")
@@ -83,23 +82,23 @@ Piece = str | Variable
 
 
 class Expression(NamedTuple):
-    """The text of an expression, in pieces, and how tightly its outermost operator binds."""
+    """The text of an expression, in pieces, and the precedence of its outermost operator."""
 
     pieces: tuple[Piece, ...]
     level: int = ATOM
 
     def at(self, level: int) -> tuple[Piece, ...]:
-        """The pieces, in parentheses where what is around binds more tightly."""
+        """The pieces, in parentheses where the context has a higher precedence."""
         return self.pieces if self.level >= level else ("(", *self.pieces, ")")
 
     @property
     def width(self) -> int:
-        """About how many letters there are."""
+        """The approximate number of characters."""
         return sum(len(x.base) + 1 if isinstance(x, Variable) else len(x) for x in self.pieces)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a name or a number, which may stand anywhere as often as one likes."""
+        """Whether it is a name or a number, which can be repeated anywhere."""
         return len(self.pieces) == 1 and self.level >= SIGN
 
     def variables(self) -> list[Variable]:
@@ -108,7 +107,7 @@ class Expression(NamedTuple):
 
 
 def text(*parts: Any, level: int = ATOM) -> Expression:
-    """Pieces, variables and expressions one behind the other."""
+    """The concatenation of pieces, variables and expressions."""
     pieces: list[Piece] = []
     for part in parts:
         pieces += part.pieces if isinstance(part, Expression) else (part,)
@@ -124,23 +123,23 @@ def listed(items: Iterable[Any]) -> list[Any]:
 
 
 def call(function: str | Expression, *args: Any, **named: Any) -> Expression:
-    """A call of a function; what is named None is left out."""
+    """A function call; arguments that are None are left out."""
     given = [text(f"{name}=", x) for name, x in named.items() if x is not None]
     return text(function, "(", *listed([*args, *given]), ")")
 
 
 def method(x: Expression, name: str, *args: Any, **named: Any) -> Expression:
-    """A call of a method."""
+    """A method call."""
     return text(*x.at(ATOM), call(f".{name}", *args, **named))
 
 
 def unary(symbol: str, x: Expression) -> Expression:
-    """A sign in front of an expression."""
+    """A unary operator before an expression."""
     return text(symbol, *x.at(SIGN), level=SIGN)
 
 
 def binary(symbol: str, level: int, a: Expression, b: Expression) -> Expression:
-    """Two expressions with an operator between them, in the order in which they are computed."""
+    """Two expressions with an operator between them, in order of evaluation."""
     if level == POWER:
         narrow = a.is_plain and a.level == ATOM and b.is_plain
         return text(*a.at(ATOM), "**" if narrow else " ** ", *b.at(SIGN), level=level)
@@ -155,7 +154,7 @@ def bundle(items: Iterable[Any], brackets: str = "()") -> Expression:
     return text(brackets[0], *listed(found), comma, brackets[1])
 
 
-# Words of a graph --------------------------------------------------------------------------------
+# Literals and names ------------------------------------------------------------------------------
 
 
 def literal(value: Any) -> Expression:
@@ -178,13 +177,13 @@ def literal(value: Any) -> Expression:
 
 
 def quoted(value: str) -> str:
-    """A literal of a string, of plain letters."""
+    """A string as an ASCII literal."""
     found = ascii(value)
     return f'"{found[1:-1]}"' if found[0] == "'" and '"' not in found else found
 
 
 def identifier(name: str, otherwise: str = "value") -> str:
-    """A name as an identifier of plain letters."""
+    """A name as an ASCII identifier."""
     found = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")[:MAX_NAME].strip("_")
     if not found:
         return otherwise
@@ -194,16 +193,16 @@ def identifier(name: str, otherwise: str = "value") -> str:
 
 
 def layer(name: str) -> str:
-    """The name of a layer without the number that tells it from others."""
+    """The name of a layer without its distinguishing number."""
     return re.sub(r"_\d+$", "", identifier(name, "layer"))
 
 
 def remark(words: str) -> str:
-    """Words as a part of a comment: in one line, and without invisible letters."""
+    """Text as a part of a comment: in one line, and without invisible characters."""
     return "".join(c if c.isprintable() else " " for c in words).strip()
 
 
 def sentence(words: str) -> str:
-    """Words as a part of a docstring."""
+    """Text as a part of a docstring."""
     plain = remark(words).replace("\\", "/").replace('"', "'").replace("``", "")
     return " ".join(plain.split())

@@ -1,7 +1,7 @@
-"""How ops are written: by operators, indices and methods of arrays, or as functions of NumPy.
+"""The forms of ops in a program: operators, indexing, array methods, or NumPy functions.
 
-Most ops are functions that NumPy has under the same name, with the same arguments: these need no
-rule. What has one is what Python writes otherwise.
+Most ops exist in NumPy under the same name, with the same arguments: these need no rule. There are
+rules for ops that are written differently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from eagerflow.standalone.layout import Line
 from eagerflow.standalone.writer import Writer
 
 UNSAID: Any = inspect.signature(np.sum).parameters["keepdims"].default
-"""The default of parameters of NumPy that say nothing."""
+"""Defaults of NumPy parameters that can be left out."""
 
 Form = Callable[..., Any]
 FORMS: dict[str, Form] = {}
@@ -45,7 +45,7 @@ FORMS: dict[str, Form] = {}
 
 
 def form(*names: str) -> Callable[[Form], Form]:
-    """The decorator of the rule for these ops."""
+    """Decorator that registers the rule for these ops."""
 
     def decorate(rule: Form) -> Form:
         FORMS.update(dict.fromkeys(names, rule))
@@ -54,11 +54,11 @@ def form(*names: str) -> Callable[[Form], Form]:
     return decorate
 
 
-# Functions of NumPy ------------------------------------------------------------------------------
+# NumPy functions ---------------------------------------------------------------------------------
 
 
 def numpy_form(w: Writer, node: Node, xs: Sequence[Any]) -> Expression | None:
-    """An op as an operator, or as the function of NumPy that means the same; None without one."""
+    """An op as an operator, or as the equivalent NumPy function; None without one."""
     op = node.op
     symbol = OPERATORS.get(op.name)
     if symbol is not None and not node.attributes:
@@ -72,7 +72,7 @@ def numpy_form(w: Writer, node: Node, xs: Sequence[Any]) -> Expression | None:
 
 @cache
 def numpy_name(op: Op) -> str | None:
-    """The name of NumPy's function of the name that an op has."""
+    """The name of the NumPy function for an op."""
     for name in (op.ufunc, op.name, f"linalg.{op.name}", f"fft.{op.name}"):
         found: Any = np
         for part in (name or "-").split("."):
@@ -83,7 +83,7 @@ def numpy_name(op: Op) -> str | None:
 
 
 def _named(op: Op, name: str, attributes: dict[str, Any]) -> dict[str, Any] | None:
-    """What a function of NumPy is told of the attributes; None where it does not know one."""
+    """The keyword arguments of a NumPy function for the attributes; None if it lacks one."""
     defaults = _defaults(name)
     found = {}
     for key, value in attributes.items():
@@ -99,7 +99,7 @@ def _named(op: Op, name: str, attributes: dict[str, Any]) -> dict[str, Any] | No
 
 @cache
 def _defaults(name: str) -> dict[str, Any]:
-    """The parameters of a function of NumPy, and their defaults."""
+    """The parameters of a NumPy function, and their defaults."""
     found: Any = np
     for part in name.split("."):
         found = getattr(found, part)
@@ -153,7 +153,7 @@ def _bits(w: Writer, node: Node, x: Expression) -> Expression:
 def _reshape(w: Writer, node: Node, x: Expression) -> Expression:
     shape = node.outputs[0].shape
     free = [i for i, n in enumerate(shape) if isinstance(n, Dim)]
-    if len(free) == 1 and 0 not in shape:  # the one size that is not known follows
+    if len(free) == 1 and 0 not in shape:  # the one unknown size follows
         shape = tuple(-1 if i in free else n for i, n in enumerate(shape))
     return (
         method(x, "reshape", *[w.size(x) for x in shape]) if shape else method(x, "reshape", "()")
@@ -198,7 +198,7 @@ def _pad(w: Writer, node: Node, x: Expression) -> Expression:
     return call("np.pad", x, w.literal(more["pad_width"]), **named)
 
 
-# Indices -----------------------------------------------------------------------------------------
+# Indexing ----------------------------------------------------------------------------------------
 
 
 @form("getitem")
@@ -207,7 +207,7 @@ def _getitem(w: Writer, node: Node, x: Expression, *arrays: Expression) -> Expre
 
 
 def index_of(w: Writer, node: Node, arrays: Sequence[Expression], skip: int = 1) -> Expression:
-    """The index of a node in brackets, with its arrays in their places."""
+    """The index of a node in brackets, with its arrays at their positions."""
     index = node.attributes["index"]
     items = index if isinstance(index, tuple) else (index,)
     values = node.inputs[skip:]
@@ -232,7 +232,7 @@ def _item(w: Writer, item: Any, rest: Any) -> Expression:
 
 def _slice(w: Writer, item: slice) -> Expression:
     parts = [None if x is None else w.size(x) for x in (item.start, item.stop, item.step)]
-    # A space where there is more than a name or a number, as ruff has it.
+    # A space where there is more than a name or a number, as ruff formats it.
     space = "" if all(x is None or len(x.pieces) == 1 for x in parts) else " "
     start, stop, step = parts
     found: list[Any] = [start, space] if start is not None else []
@@ -254,7 +254,7 @@ def _wide_index(w: Writer, node: Node, arrays: Sequence[Expression], skip: int) 
 def _written(
     w: Writer, node: Node, function: str, value: Expression, arrays: Any, skip: int
 ) -> Expression:
-    """The variable that a line before has made, once a value is put into a part of it."""
+    """Store a value into a part of the node's result, in place; returns the result's variable."""
     (made,) = node.outputs
     y = text(w.known_variable(made))
     single = not any(isinstance(x, Value) for x in node.inputs[skip:])
@@ -287,7 +287,7 @@ def _scattered(w: Writer, node: Node, updates: Expression, *arrays: Expression) 
     return _written(w, node, "add", updates, arrays, 1)
 
 
-# Order along an axis -----------------------------------------------------------------------------
+# Sorting along an axis ---------------------------------------------------------------------------
 
 
 @form("sort", "argsort")
@@ -310,14 +310,14 @@ def _running(w: Writer, node: Node, x: Expression) -> Expression:
         found = call(w.program.use("cumulative"), function, x, axis, **named)
     else:
         found = call(function, x, axis)
-    short = made.dtype.kind in "biu" and made.dtype.itemsize < 8  # which NumPy makes longer
+    short = made.dtype.kind in "biu" and made.dtype.itemsize < 8  # NumPy widens these
     return method(found, "astype", literal(made.dtype)) if short else found
 
 
 @form("floor_divide")
 def _rounded_down(w: Writer, node: Node, x1: Expression, x2: Expression) -> Expression | None:
     if node.outputs[0].dtype.kind in "iu":
-        return None  # NumPy's operator
+        return None  # NumPy's operator is right
     return call(w.program.use("floor_quotient"), x1, x2)
 
 
@@ -395,14 +395,14 @@ def _eye(w: Writer, node: Node) -> Expression:
 
 @form("clip")
 def _clip(w: Writer, node: Node, x: Expression, *limits: Any) -> Expression:
-    if all(n is None for n in limits):  # which NumPy 2.0 refuses
+    if all(n is None for n in limits):  # NumPy 2.0 refuses that
         return x
     return call("np.clip", x, *[text("None") if n is None else n for n in limits])
 
 
 @form("ceil", "floor", "trunc")
 def _whole(w: Writer, node: Node, x: Expression) -> Expression | None:
-    """Integers are whole; of them, NumPy 2.0 makes floats."""
+    """Integers are returned as they are; NumPy 2.0 would make floats of them."""
     return x if node.outputs[0].dtype.kind in "iu" else None
 
 

@@ -1,7 +1,7 @@
-"""Functions as text: names for their variables, lines of at most 99 letters, comments.
+"""Functions as text: names for their variables, lines of at most 99 characters, comments.
 
-Lines are broken as ruff breaks them: the last bracket opens, and what is in it gets a line of its
-own, or one for each item.
+Lines are broken as ruff does: the last bracket is opened, and its contents get a line of their own,
+or one for each item.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from eagerflow.standalone.expressions import RESERVED, Expression, Piece, Refere
 
 WIDTH = 99
 INDENT = "    "
-MAX_TARGETS = 60  # letters of the variables that a line assigns
+MAX_TARGETS = 60  # characters of the targets of an assignment
 _TARGETS = re.compile(r"(?P<word>(?:for )?)(?P<names>(?:\w+, )+\w+)(?P<rest> (?:=|in) .*)")
 
 
 class Line(NamedTuple):
-    """A statement, the variables that it is the first to assign, and the block below it."""
+    """A statement, the variables that it assigns first, and the block below it."""
 
     pieces: tuple[Piece, ...]
     defines: tuple[Variable, ...] = ()
@@ -29,7 +29,7 @@ class Line(NamedTuple):
     block: list[Line] | None = None
 
     def all_pieces(self) -> Iterator[Piece]:
-        """The pieces of it and of the block."""
+        """The pieces of the statement and of its block."""
         yield from self.pieces
         for line in self.block or ():
             yield from line.all_pieces()
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 def assignment(
     targets: Sequence[Piece], value: Expression, new: Sequence[Variable], comment: str = ""
 ) -> Line:
-    """Variables, of which some are ``new``, get the value of an expression."""
+    """An assignment of an expression to variables, some of which are ``new``."""
     left: list[Piece] = []
     for target in targets:
         left += (", ", target) if left else (target,)
@@ -51,7 +51,7 @@ class Text(NamedTuple):
     parameters: tuple[str, ...]
     lines: tuple[str, ...]
     remarks: dict[int, str]
-    """Comments by the number of the line that they stand above."""
+    """Comments, by the number of the line below them."""
 
     def whole(self, name: str, words: Sequence[str], decorator: str = "") -> list[str]:
         """The lines of the function."""
@@ -88,7 +88,7 @@ def written(parameters: Sequence[Variable], lines: Sequence[Line]) -> Text:
 
 
 def _named(parameters: Sequence[Variable], lines: Sequence[Line]) -> dict[Variable, str]:
-    """Names of variables: no two that are in use at a time have one."""
+    """Names of variables: no two that are live at the same time share one."""
     last: dict[Variable, int] = {}
     called = set(RESERVED)
     for number, line in enumerate(lines):
@@ -102,7 +102,7 @@ def _named(parameters: Sequence[Variable], lines: Sequence[Line]) -> dict[Variab
     owners = {name: x for x, name in names.items()}
 
     def leaves(y: Variable, x: Variable, now: int) -> bool:
-        """Whether ``x`` may have the name of ``y`` from now on."""
+        """Whether ``x`` may take the name of ``y`` from now on."""
         dead = y in names and last.get(y, -1) <= now and owners[names[y]] is y
         if x.base == y.base:
             return dead and (not y.fixed or y in x.heir_of)
@@ -114,7 +114,7 @@ def _named(parameters: Sequence[Variable], lines: Sequence[Line]) -> dict[Variab
             for x in line.defines:
                 known = [*x.heir_of, *filter(None, [owners.get(x.base)])]
                 heirs = [y for y in known if leaves(y, x, now) and y not in line.defines]
-                heirs = heirs if number is None else []  # a loop goes on with what is around it
+                heirs = heirs if number is None else []  # a loop still uses outer variables
                 if heirs:
                     owners[names[heirs[0]]], names[x] = x, names[heirs[0]]
                     continue
@@ -127,7 +127,7 @@ def _named(parameters: Sequence[Variable], lines: Sequence[Line]) -> dict[Variab
 
 
 def folded(words: str) -> list[str]:
-    """A line of a docstring as several, where it is long."""
+    """A line of a docstring, split if it is long."""
     depth = len(words) - len(words.lstrip())
     return textwrap.wrap(words, WIDTH - len(INDENT), subsequent_indent=" " * depth) or [""]
 
@@ -136,7 +136,7 @@ def folded(words: str) -> list[str]:
 
 
 def broken(line: str) -> list[str]:
-    """A line as one or as several, of at most ``WIDTH`` letters where that can be."""
+    """A line, split into lines of at most ``WIDTH`` characters if possible."""
     if len(line) <= WIDTH:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
@@ -168,9 +168,9 @@ def _each(items: str, indent: str) -> list[str]:
 
 
 def _last_bracket(line: str) -> tuple[int, int]:
-    """The last outermost bracket with something in it, in front of which a line has room.
+    """The last nonempty outermost bracket, if the text before it fits into a line.
 
-    Where there is none, it is an empty one at the end.
+    Otherwise, an empty one at the end.
     """
     outer = [i for i, c, depth in _marks(line) if not depth and c != ","]
     pairs = list(zip(outer[::2], outer[1::2], strict=True))
@@ -181,7 +181,7 @@ def _last_bracket(line: str) -> tuple[int, int]:
 
 
 def _marks(line: str) -> Iterator[tuple[int, str, int]]:
-    """Where brackets and commas are outside of strings, and how many brackets are around them."""
+    """The positions of brackets and commas outside of strings, with their depth."""
     quote, depth, escaped = "", 0, False
     for i, c in enumerate(line):
         if quote:
@@ -193,7 +193,7 @@ def _marks(line: str) -> Iterator[tuple[int, str, int]]:
             yield i, c, depth
             depth += 1
         elif c in ")]}":
-            if depth:  # else it closes what another line has opened
+            if depth:  # else it closes a bracket of another line
                 depth -= 1
                 yield i, c, depth
         elif c == ",":
@@ -201,7 +201,7 @@ def _marks(line: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _items(inner: str) -> list[str]:
-    """What is between the commas of a bracket's inside."""
+    """The comma-separated items in a bracket."""
     commas = [i for i, c, depth in _marks(inner) if not depth and c == ","]
     begins, ends = [0, *(i + 1 for i in commas)], [*commas, len(inner)]
     found = [inner[a:b].strip() for a, b in zip(begins, ends, strict=True)]

@@ -1,4 +1,4 @@
-"""A graph as a module: what it is, its functions, and a call on a sample at the end."""
+"""A graph as a module: docstring, functions, and a sample call at the end."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from eagerflow.standalone.naming import users_names
 from eagerflow.standalone.program import Program
 from eagerflow.standalone.writer import Writer
 
-MAX_TITLE = 80  # letters
-SAMPLE = 2  # what free sizes are in the call at the end
+MAX_TITLE = 80  # characters
+SAMPLE = 2  # the value of free sizes in the sample call
 _QUIET = '@np.errstate(all="ignore")'
 
 
 class Module:
-    """The text of a program, and the ``arrays`` that it reads from its file of weights."""
+    """The text of a program, and the ``arrays`` for its file of weights."""
 
     def __init__(self, graph: Graph, stem: str, suffix: str, reader: str) -> None:
         check(graph)
@@ -64,7 +64,7 @@ class Module:
         writer.weights = Variable("state" if self.trains else "weights", fixed=True)
         writer.wanted_names = self._wanted_names()
         places, scoped = {n.place for n in graph.nodes}, any(n.scope for n in graph.nodes)
-        writer.comments = len(places) > 1 or not scoped  # else it is the tracer's line alone
+        writer.comments = len(places) > 1 or not scoped  # else it is only the tracer's line
         writer.nodes(graph.nodes, graph.all_outputs(), loose=not self.trains)
         self._finish(writer)
         lines = [*starts, *writer.heads, *writer.lines]
@@ -83,7 +83,7 @@ class Module:
         return found | users_names(graph)
 
     def _finish(self, writer: Writer) -> None:
-        """Let the state have its new values, all at the end, and return the results."""
+        """Update the state, at the end, and return the results."""
         graph = self.graph
         ends = [writer.term(v) for v in graph.all_outputs()]
         count = len(graph.outputs)
@@ -101,7 +101,7 @@ class Module:
             writer.write(Line(text("return ", found).pieces))
 
     def _nested(self, ends: list[Expression]) -> Expression | None:
-        """The result in the nest that the function returned, or in a dict by the outputs' names."""
+        """The results in the nest that the function returned, or in a dict by output name."""
         nest = self.graph.nest(ends)
         found = _nest(nest)
         if found is not None and type(nest) is tuple and len(nest) > 1:
@@ -162,7 +162,7 @@ class Module:
         return [*lines[:-1], '"""']
 
     def _sample(self, reads: bool) -> list[str]:
-        """A call with a sample, for running the module."""
+        """A sample call, for running the module."""
         lines = ['if __name__ == "__main__":']
         take = FreeNames([*self.program.names, "rng"]).take
         names = self.main.parameters[: len(self.graph.inputs)]
@@ -182,7 +182,7 @@ def _and(names: list[str]) -> str:
 
 
 def _nest(x: Any) -> Expression | None:
-    """A nest of expressions as one; None where there is no literal for it."""
+    """A nest of expressions as one expression; None where there is no literal for it."""
     if isinstance(x, Expression):
         return x
     if type(x) in (tuple, list):
@@ -205,7 +205,7 @@ def _spec(value: Value) -> str:
 
 
 def _sampled(value: Value) -> str:
-    """An array that an input may be."""
+    """A sample array for an input."""
     sizes = [_size(n) for n in value.shape]
     shape = "".join(literal(tuple(sizes)).pieces)  # type: ignore[arg-type]
     dtype = "".join(literal(value.dtype).pieces)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What variables are called: as in the user's own lines, or by what the ops do."""
+"""Names of variables: from the user's own lines, or from the ops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eagerflow.standalone.expressions import identifier
 
 
 def code_of(node: Node) -> str:
-    """The user's line of a node that was traced here; of loaded graphs, files are not read."""
+    """The user's line of a node traced in this process; for loaded graphs, files are not read."""
     if node.origin is None or isinstance(node.origin[0], str):
         return ""
     file, line, _ = node.source or ("", 0, "")
@@ -22,13 +22,13 @@ def code_of(node: Node) -> str:
 
 
 def users_name(code: str) -> str | None:
-    """The variable that a line of code assigns, where it is one."""
+    """The variable that a line of code assigns, if it assigns one."""
     try:
         (found,) = ast.parse(code).body
     except raised_here(SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     targets = found.targets if isinstance(found, ast.Assign) else []
-    if any(isinstance(x, ast.Lambda) for x in ast.walk(found)):  # whose values are others
+    if any(isinstance(x, ast.Lambda) for x in ast.walk(found)):  # a lambda computes other values
         return None
     if len(targets) != 1 or not isinstance(targets[0], ast.Name):
         return None
@@ -36,9 +36,9 @@ def users_name(code: str) -> str | None:
 
 
 def users_names(graph: Graph) -> dict[Value, str]:
-    """The names that values have in the user's code: of those that lines of it end with.
+    """The names of values in the user's code: for the last value of each line.
 
-    What only a tracer's line says is not a name of a value.
+    Names that occur only in the tracer's line are not used.
     """
     found: dict[Value, str] = {}
     done: set[str] = set()
@@ -58,9 +58,9 @@ def users_names(graph: Graph) -> dict[Value, str]:
     return found
 
 
-# Names of what the user has not named ------------------------------------------------------------
+# Names of other values ---------------------------------------------------------------------------
 
-NEUTRAL = "h"  # what results of functions are called
+NEUTRAL = "h"  # the default name of results
 
 NOUNS = {
     "add": "total",
@@ -94,11 +94,11 @@ NOUNS = {
     "any": "some",
     "abs": "size",
 }
-"""What results are called, where the name of the op is a verb or taken."""
+"""The names of results, where the name of the op is a verb or reserved."""
 
 
 def own_name(value: Value) -> str:
-    """What a value is called where nothing else is known."""
+    """The name of a value if nothing else is known."""
     own = value.name.rpartition("/")[2].partition(":")[0]
     node = value.node
     if node is None:

@@ -1,4 +1,4 @@
-"""A program: the module that is written, with all that its functions share."""
+"""A program: the module being written, with everything that its functions share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.handlers import raised_here
-from eagerflow.standalone import control as control  # whose rules are among the forms
+from eagerflow.standalone import control as control  # registers rules of forms
 from eagerflow.standalone import sources
 from eagerflow.standalone.expressions import (
     OPERATORS,
@@ -35,27 +35,27 @@ from eagerflow.standalone.forms import FORMS, numpy_form
 from eagerflow.standalone.layout import Line, Text, written
 from eagerflow.standalone.writer import Writer
 
-MAX_SHOWN = 8  # elements of an array that is written in the program
-MAX_OPERANDS = 74  # letters of both sides of an operator
+MAX_SHOWN = 8  # elements of an array that is written as a literal
+MAX_OPERANDS = 74  # characters of both sides of an operator
 _FLOAT16 = np.dtype("float16")
 _UNKNOWN = (NARROW | FLOAT8) - {_FLOAT16}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,63}")
 
 
 class Program:
-    """Functions and weights that are there by now; see ``writer.Program``."""
+    """The functions and weights written so far; see ``writer.Program``."""
 
     def __init__(self, graph: Graph) -> None:
         self.cells = {cell.value: cell for cell in graph.cells}
         self.names = FreeNames([*RESERVED, *sources.FUNCTIONS, "WEIGHTS"])
-        self.functions: dict[str, tuple[Text, str]] = {}  # with a sentence on each
-        self.helpers: dict[str, str] = {}  # functions that others than graphs say
+        self.functions: dict[str, tuple[Text, str]] = {}  # with a one-sentence docstring each
+        self.helpers: dict[str, str] = {}  # functions from rules rather than graphs
         self.arrays: dict[str, Any] = {}  # weights and constants by their names in the file
         self._known: dict[Any, str] = {}
         self._paths = _paths([cell.name for cell in graph.cells])
         self._constants: dict[Any, str] = {}
         self._keys = FreeNames([*(path[0] for path in self._paths.values()), ""])
-        self._open: list[str] = []  # ops whose bodies are being written
+        self._open: list[str] = []  # ops whose bodies are in progress
         for cell in graph.cells:
             self.arrays["/".join(self.path(cell))] = cell.variable.numpy()
             _check(cell.value)
@@ -78,7 +78,7 @@ class Program:
         return Reference(known)
 
     def use(self, name: str) -> str:
-        """The name of a function of the library, which is in the program from now on."""
+        """The name of a library function, which is added to the program."""
         for one in sources.needed_by(name):
             if one not in self.helpers:
                 self.helpers[one] = one
@@ -103,7 +103,7 @@ class Program:
         return writer.weight((self._stored(array, value.name.rpartition("/")[2]),))
 
     def _stored(self, array: Any, name: str) -> str:
-        """The name in the file of an array, which is there once."""
+        """The name in the file of an array, which is stored once."""
         same = array.dtype, array.shape, array.tobytes()
         key = self._constants.get(same)
         if key is None:
@@ -143,7 +143,7 @@ class Program:
         return call(self.use(node.op.name), *given, **named)
 
     def _helper(self, w: Writer, node: Node, xs: Sequence[Any]) -> Expression | list[Expression]:
-        """What a node's op consists of, in place or as a function of its own."""
+        """The body of a node's op, inline or as a function of its own."""
         if node.op.name in self._open:
             raise CaptureError("it cannot be exported: it consists of itself", op=node.op.name)
         graph = _body(node)
@@ -165,7 +165,7 @@ class Program:
 
 
 def _paths(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Where Variables are in the nest of weights, by their names: these, where they are plain."""
+    """The paths of Variables in the nest of weights: their names, where these are plain."""
     wholes = {}
     for name in names:
         parts = name.split("/")
@@ -177,7 +177,7 @@ def _paths(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _one_for_all(numbers: Any) -> Any:
-    """One number for all axes, where they have the same."""
+    """A single number for all axes, if they have the same."""
     same = isinstance(numbers, tuple) and len(set(numbers)) == 1
     return numbers[0] if same else numbers
 
@@ -192,7 +192,7 @@ def _shown(array: Any) -> Expression:
 
 
 def _number(array: Any) -> Any:
-    """A number of Python that becomes the one in an array, with as few digits as may be."""
+    """The element of an array as a Python number, with as few digits as possible."""
     found = array.item()
     short = float(str(array)) if isinstance(found, float) else found
     return short if array.dtype.type(short) == array else found
@@ -209,7 +209,7 @@ def _check(value: Value, node: Node | None = None) -> None:
 
 
 def _body(node: Node) -> Graph:
-    """What a node's op consists of."""
+    """The body of a node's op."""
     try:
         graph = consists_of(node)
     except raised_here(CaptureError) as error:
@@ -226,7 +226,7 @@ def _body(node: Node) -> Graph:
 
 
 def _operands(w: Writer, node: Node) -> list[Expression | None]:
-    """Expressions of a node's inputs; known numbers that meet arrays as they are."""
+    """Expressions of a node's inputs; known numbers beside arrays stay numbers."""
     together = [x for i, x in enumerate(node.inputs) if i in node.op.together]
     arrays = [x for x in together if isinstance(x, Value) and x.constant is None]
     like = next((x.dtype for x in together if isinstance(x, Value)), node.outputs[0].dtype)
@@ -245,7 +245,7 @@ def _operands(w: Writer, node: Node) -> list[Expression | None]:
 
 
 def _shortened(w: Writer, node: Node, xs: list[Any]) -> list[Expression | None]:
-    """Operands of an operator, of which those that would make a long line are variables."""
+    """Operands of an operator; those that would make the line too long become variables."""
     while node.op.name in OPERATORS and sum(x.width for x in xs) > MAX_OPERANDS:
         i = max(range(len(xs)), key=lambda i: xs[i].width)
         value = node.inputs[i]
@@ -258,7 +258,7 @@ def _shortened(w: Writer, node: Node, xs: list[Any]) -> list[Expression | None]:
 
 
 def _computes_in_float32(node: Node) -> bool:
-    """Whether kernels compute a node in float32 and round, as they do with float16."""
+    """Whether kernels compute a node in float32 and round, as for float16."""
     if not any(v.dtype == _FLOAT16 for v in (*node.values(), *node.outputs)):
         return False
     moves = node.op.family in ("shape", "indexing", "creation", "random", "control", "elementwise")

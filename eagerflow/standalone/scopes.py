@@ -1,4 +1,4 @@
-"""Nodes by the scopes that they are in."""
+"""Nodes grouped by their scopes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eagerflow.graph.walk import bodies_of
 
 
 def child(node: Node, scope: str) -> str | None:
-    """The scope below this one that a node is in."""
+    """The direct child of this scope that contains a node."""
     own = node.scope
     if own == scope or not own.startswith(f"{scope}/" if scope else ""):
         return None
@@ -20,20 +20,20 @@ def child(node: Node, scope: str) -> str | None:
 
 
 def runs(nodes: Iterable[Node], scope: str) -> Iterator[tuple[str | None, list[Node]]]:
-    """Nodes that follow each other in one scope below this one, or in this one: None."""
+    """Consecutive nodes of one child of this scope, or of the scope itself: None."""
     scopes = [(child(node, scope), node) for node in nodes]
     for inner, run in groupby(scopes, key=itemgetter(0)):
         yield inner, [node for _, node in run]
 
 
 def only_scope(nodes: Sequence[Node], scope: str) -> str | None:
-    """The scope that all nodes are in, below this one."""
+    """The child of this scope that contains all nodes."""
     found = {child(node, scope) for node in nodes}
     return found.pop() if len(found) == 1 else None
 
 
 def needed_outside(nodes: Sequence[Node], wanted: Iterable[Value], scope: str) -> set[Value]:
-    """Values that are read outside of the run of nodes that they are made in."""
+    """Values that are read outside of the run of nodes that computes them."""
     home: dict[Value, int] = {}
     found = set(wanted)
     for number, (_, run) in enumerate(runs(nodes, scope)):
@@ -48,18 +48,18 @@ def made(nodes: Iterable[Node]) -> list[Value]:
 
 
 def read(nodes: Iterable[Node]) -> list[Value]:
-    """What nodes read."""
+    """The operands of nodes."""
     return [v for node in nodes for v in node.values()]
 
 
 def together(node: Node, user: Node) -> bool:
-    """Whether a node and the one that uses it are of one line and scope, so that they are one."""
+    """Whether a node and its user are of one line and scope, so that they form one expression."""
     one = node.place == user.place and node.scope == user.scope
     return one and not bodies_of(user.attributes)
 
 
 def common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The folders that all paths begin with."""
+    """The common prefix of all paths."""
     if not paths:
         return ()
     first, last = min(paths), max(paths)

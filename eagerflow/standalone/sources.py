@@ -1,4 +1,4 @@
-"""The library's functions as text, with those that they call."""
+"""The source text of library functions, with the functions that they call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eagerflow.standalone.layout import broken
 
 
 class _Source(NamedTuple):
-    """Where a function is written."""
+    """The location of a function's source."""
 
     lines: list[str]
     node: ast.FunctionDef
@@ -33,12 +33,12 @@ def _sources() -> dict[str, _Source]:
 
 _SOURCES = _sources()
 FUNCTIONS = frozenset(_SOURCES)
-"""Names of functions in the library; nodes of ops of these names are calls of them."""
+"""Names of library functions; ops of these names become calls of them."""
 
 
 @cache
 def needed_by(name: str) -> tuple[str, ...]:
-    """A function and all that it calls, these first."""
+    """A function and everything that it calls, callees first."""
     found: list[str] = []
 
     def visit(one: str) -> None:
@@ -77,5 +77,5 @@ def defaults_of(name: str) -> dict[str, Any]:
 
 
 def facts_of(node: Node) -> dict[str, Any]:
-    """What a function may be told of a node: its attributes, and the dtype of the result."""
+    """The facts of a node that a function can take: its attributes, and the dtype of the result."""
     return {**node.attributes, "dtype": node.outputs[0].dtype}

@@ -1,8 +1,8 @@
 """Functions of a program, written from the nodes of a graph.
 
-Nodes of one scope are a function of their own, which takes what it reads and gives what others
-read of it; a value that is used once, in the user's line in which it is made, stands in the
-expression that uses it. What a function reads is found while it is written.
+Each scope becomes a function, with its free values as parameters and the values used outside as
+results; a value that is used once, in the user's line that computes it, is inlined into the
+expression that uses it. The parameters of a function are collected while it is written.
 """
 
 from __future__ import annotations
@@ -46,59 +46,59 @@ from eagerflow.standalone.scopes import (
     together,
 )
 
-MAX_WIDTH = 66  # letters of an expression within another one
-MAX_FOLDERS = 12  # of weights that a function takes one by one
-MAX_RETURN = 80  # letters of one that is returned
+MAX_WIDTH = 66  # characters of an expression within another one
+MAX_FOLDERS = 12  # of weights that become separate parameters
+MAX_RETURN = 80  # characters of a returned expression
 ARGUMENTS = "x", "y", "z", "a", "b", "c", "d", "e", "f", "g", "h"
 
 
 class Program(Protocol):
-    """What functions are written for: it holds what they share."""
+    """The interface of a program for the functions in it: the parts that they share."""
 
     cells: dict[Value, Cell]
 
     def expressions(self, writer: Writer, node: Node) -> Expression | list[Expression]:
-        """The result of a node: one expression for all outputs, or one for each of them."""
+        """The result of a node: one expression for all outputs, or one for each."""
 
     def constant(self, writer: Writer, value: Value) -> Expression:
-        """A value that is known."""
+        """A known value."""
 
     def use(self, name: str) -> str:
-        """The name of a function of the library, which is in the program from now on."""
+        """The name of a library function, which is added to the program."""
 
     def path(self, cell: Cell) -> tuple[str, ...]:
-        """Where a Variable is in the nest of weights."""
+        """The path of a Variable in the nest of weights."""
 
     def function(self, name: str, about: str, writer: Writer, lines: list[Line]) -> str:
-        """The name of a function of these lines, which is there by now, with a sentence on it."""
+        """Add a function of these lines, with a sentence as its docstring; returns its name."""
 
 
 class Writer:
-    """Writes one function: ``keys`` are what it reads, in order, and ``parameters`` their names."""
+    """Writes one function: ``keys`` are its free values, in order, ``parameters`` their names."""
 
     def __init__(self, program: Program, parameters: Iterable[tuple[Any, str]] = ()) -> None:
         self.program = program
-        self.known: ChainMap[Any, Expression] = ChainMap()  # a map for each block, and the whole
+        self.known: ChainMap[Any, Expression] = ChainMap()  # one map for each open block
         self.keys: list[Any] = []
         self.parameters: list[Variable] = []
-        self.is_main = False  # whether it is given all weights
+        self.is_main = False  # whether it receives all weights
         self.heads: list[Line] = []  # sizes
         self.lines: list[Line] = []
-        self.prefix: tuple[str, ...] = ()  # of the weights that it is given
-        self.folders: set[tuple[str, ...]] = set()  # of weights that are parameters of their own
+        self.prefix: tuple[str, ...] = ()  # path of the weights that it receives
+        self.folders: set[tuple[str, ...]] = set()  # of weights that are separate parameters
         self.weights: Variable | None = None
         self.wanted_names: dict[Value, str] = {}
         self.node: Node | None = None
-        self._single: dict[Value, Node] = {}  # values that one node uses, once, and that node
+        self._single: dict[Value, Node] = {}  # values with a single use, and their users
         self._used: set[Value] = set()
-        self._loose: set[Value] = set()  # results that may be returned as they are
+        self._loose: set[Value] = set()  # results that may be returned without a variable
         self._comment = self._place = ""
         self._said: set[str] = set()
         self.comments = True
         for key, name in parameters:
             self.take(key, name)
 
-    # What is known -------------------------------------------------------------------------------
+    # Known values --------------------------------------------------------------------------------
 
     def take(self, key: Any, name: str = "") -> Expression:
         """A new parameter, for a value or for the name of a size."""
@@ -124,7 +124,7 @@ class Writer:
         return found
 
     def weight(self, path: tuple[str, ...]) -> Expression:
-        """The weights at a place of the nest: an array, or a nest of them."""
+        """The weights at a path of the nest: an array, or a nest of them."""
         if path[:1] in self.folders:
             found, inner = self.known.get(path[:1]) or self.take(path[:1], layer(path[0])), path[1:]
         else:
@@ -134,7 +134,7 @@ class Writer:
         return text(found, *(f"[{quoted(part)}]" for part in inner))
 
     def named(self, x: Expression, base: str = "") -> Expression:
-        """An expression that may stand twice: a variable, unless it is that plain already."""
+        """An expression that can be repeated: a variable, unless it is plain already."""
         return x if x.is_plain else text(self.assign(x, base or "value"))
 
     def variable(self, value: Value) -> Variable:
@@ -150,14 +150,14 @@ class Writer:
         return variable
 
     def write(self, line: Line) -> None:
-        """Append a line, with the comment that is due."""
+        """Append a line, with the pending comment."""
         self.lines.append(line._replace(comment=self._comment))
         self._comment = ""
 
     # Sizes ---------------------------------------------------------------------------------------
 
     def size(self, dim: DimLike) -> Expression:
-        """A size, which may be known by name only."""
+        """A size, possibly of a named dimension."""
         if not isinstance(dim, Dim):
             return literal(dim)
         total: Expression | None = None
@@ -195,7 +195,7 @@ class Writer:
         return bundle([self.size(x) for x in shape])
 
     def literal(self, value: Any) -> Expression:
-        """What an attribute is: a size that may be known by name only, or a nest of others."""
+        """The value of an attribute: a size, possibly of a named dimension, or a nest."""
         if isinstance(value, tuple):
             return bundle([self.literal(x) for x in value])
         return self.size(value) if isinstance(value, Dim) else literal(value)
@@ -205,9 +205,9 @@ class Writer:
     def nodes(
         self, nodes: Sequence[Node], wanted: Sequence[Value], scope: str = "", loose: bool = False
     ) -> None:
-        """Append the statements of some nodes; all of ``wanted`` is known afterwards.
+        """Append the statements of some nodes; all values in ``wanted`` are known afterwards.
 
-        Where they may be ``loose``, short expressions are not assigned to variables before.
+        Where they may be ``loose``, short expressions are not assigned to variables.
         """
         self._count(nodes, wanted, loose)
         while (only := only_scope(nodes, scope)) is not None:
@@ -231,7 +231,7 @@ class Writer:
         self._loose |= {v for v in wanted if loose and uses[v] == 1}
 
     def statement(self, node: Node) -> None:
-        """Append what a node does, or keep its expression for the one that uses it."""
+        """Append the statement of a node, or keep its expression for the node that uses it."""
         self.node = node
         try:
             found = self.program.expressions(self, node)
@@ -278,7 +278,7 @@ class Writer:
         self.write(assignment(targets, x, [y for y in targets if isinstance(y, Variable)]))
 
     def make(self, value: Value, x: Expression) -> None:
-        """Assign what lines to come complete to the variable of a value."""
+        """Assign the initial value of a variable that later lines complete."""
         self._bind((value,), x)
 
     def known_variable(self, value: Value) -> Variable:
@@ -286,7 +286,7 @@ class Writer:
         return self.known[value].variables()[0]
 
     def unpacked(self, node: Node, x: Expression) -> list[Expression]:
-        """Variables for all results of a call that are used."""
+        """Variables for all used results of a call."""
         self._bind(node.outputs, x)
         return [self.known.get(v, text("_")) for v in node.outputs]
 
@@ -308,14 +308,14 @@ class Writer:
             self._bind(results, found)
 
     def call(self, name: str, inner: Writer) -> Expression:
-        """The call of a function with all that it reads."""
+        """The call of a function, with its free values as arguments."""
         given = [self._key(key) for key in inner.keys]
         if inner.weights is not None:
             given.append(self.weight(inner.prefix))
         return call(name, *given)
 
     def _key(self, key: Any) -> Expression:
-        """What stands for a parameter of a function that is called."""
+        """The argument for a parameter of the called function."""
         if isinstance(key, Value):
             return self.term(key)
         return self.weight(key) if isinstance(key, tuple) else self.size(Dim(key))
@@ -326,7 +326,7 @@ class Writer:
         self.write(Line(text("return ", *_commas(found)).pieces))
 
     def define(self, name: str, about: str) -> str:
-        """Let the program have the function under this name or another."""
+        """Add the function to the program, under this name or a similar one."""
         order = sorted(range(len(self.keys)), key=lambda i: _rank(self.keys[i]))
         self.keys = [self.keys[i] for i in order]
         self.parameters = [self.parameters[i] for i in order]
@@ -337,9 +337,9 @@ class Writer:
     # Blocks --------------------------------------------------------------------------------------
 
     def block(self, graph: Graph, given: Sequence[Expression]) -> tuple[list[Line], list[Any]]:
-        """The lines of a graph that is given something, and the expressions of its results."""
+        """The lines of a graph with the given inputs, and the expressions of its results."""
         outside, self.lines = self.lines, []
-        self.known = self.known.new_child()  # what is assigned there may not be elsewhere
+        self.known = self.known.new_child()  # variables of a block are not visible outside
         try:
             found = self.inline(graph, given)
             return self.lines, found
@@ -347,7 +347,7 @@ class Writer:
             self.lines, self.known = outside, self.known.parents
 
     def inline(self, graph: Graph, given: Sequence[Expression]) -> list[Expression]:
-        """Append the lines of a graph that is given something; the expressions of its results."""
+        """Append the lines of a graph with the given inputs; the expressions of its results."""
         self.known.update(zip(graph.all_inputs(), given, strict=True))
         before = self.node
         self.nodes(graph.nodes, graph.all_outputs(), loose=True)
@@ -355,7 +355,7 @@ class Writer:
         return [self.term(v) for v in graph.all_outputs()]
 
     def expand(self, graph: Graph, given: Sequence[Expression]) -> list[Expression]:
-        """As ``inline``, for what an op consists of: what is used twice gets a name before."""
+        """As ``inline``, for the body of an op: inputs that are used twice are assigned first."""
         uses = Counter(v for node in graph.nodes for v in node.values())
         uses.update(graph.outputs)
         plain = [
@@ -369,7 +369,7 @@ class Writer:
     # The user's lines ----------------------------------------------------------------------------
 
     def _say(self, node: Node) -> None:
-        """Let the next line have a comment, where it belongs to another line of the user."""
+        """Add a comment to the next line, if it belongs to another line of the user."""
         if not self.comments or node.origin is None:
             return
         file, line, _ = node.source or ("", 0, "")
@@ -383,7 +383,7 @@ class Writer:
 
 
 def _rank(key: Any) -> int:
-    """Where a parameter stands: arrays come first, then sizes, then weights."""
+    """The rank of a parameter: arrays come first, then sizes, then weights."""
     return 0 if isinstance(key, Value) else 1 if isinstance(key, str) else 2
 
 

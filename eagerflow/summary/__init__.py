@@ -1,4 +1,4 @@
-"""Summaries: what a program tells about itself while it runs, in files that TensorBoard shows."""
+"""Summaries: metrics, images and graphs of a run, in files for TensorBoard."""
 
 from __future__ import annotations
 

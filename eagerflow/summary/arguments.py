@@ -1,4 +1,4 @@
-"""The arguments of a Writer's methods: checked, and made tensors of."""
+"""The arguments of a Writer's methods: checked, and converted to tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BYTES = np.dtype("uint8")
 def tensor(
     value: Any, op: str, argument: str = "value", dtypes: frozenset[DType] = REAL | BOOL
 ) -> Tensor:
-    """A Tensor of ``value``; DTypeError where its dtype is none of these."""
+    """A Tensor of ``value``; DTypeError for other dtypes."""
     try:
         found = as_tensor(value)
     except EagerflowError as error:
@@ -56,19 +56,19 @@ def require_shape(ok: bool, value: Any, op: str, argument: str, expected: str) -
 
 
 def name(value: Any, op: str) -> None:
-    """Raise ArgumentError unless a name is a text with something in it."""
+    """Raise ArgumentError unless a name is a nonempty text."""
     require(isinstance(value, str) and value != "", value, "not a name", op, "name", "a text")
 
 
 def count(value: Any, op: str, argument: str, least: int = 1) -> int:
-    """``value`` as an integer; ArgumentError where it is none of at least ``least``."""
+    """``value`` as an integer; ArgumentError unless it is one of at least ``least``."""
     expected = f"an integer of at least {least}"
     require(is_count(value, least), value, "not a count", op, argument, expected)
     return int(value)
 
 
 def step(value: Any, op: str) -> int:
-    """The number of a step; ArgumentError where it is none."""
+    """The number of a step; ArgumentError for other values."""
     expected = "an integer from 0 on, or an integer Tensor or Variable without axes"
     require(is_count(value, 0) and value < MOST_STEPS, value, "not a step", op, "step", expected)
     return int(value)
@@ -82,7 +82,7 @@ def step_tensor(value: Any, op: str) -> Tensor:
 
 
 def columns(labels: Any, points: int, op: str) -> Mapping[str, Sequence[Any]] | None:
-    """What is said about points: columns by their titles, each with a text for every point."""
+    """Columns by title, each with a text for every point."""
     if labels is None:
         return None
     found = labels if isinstance(labels, Mapping) else {"label": labels}

@@ -1,4 +1,4 @@
-"""TensorBoard's own library, loaded when the first file is written."""
+"""TensorBoard's library, loaded when the first file is written."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from eagerflow import extras
 
 @cache
 def module(name: str) -> Any:
-    """A module of TensorBoard's; MissingExtraError with the pip line where it is not installed."""
+    """A module of TensorBoard; MissingExtraError with the pip line if it is not installed."""
     return extras.load(f"tensorboard.{name}", "tensorboard", "ef.summary")
 
 
 @cache
 def message(file: str, name: str) -> Any:
-    """A class of its protocol buffers, of this file: ``message("summary", "Summary")``."""
+    """A class of its protocol buffers in this file: ``message("summary", "Summary")``."""
     return getattr(module(f"compat.proto.{file}_pb2"), name)
 
 
 @cache
 def pillow() -> Any:
-    """``PIL.Image``, which comes with TensorBoard."""
+    """``PIL.Image``, which is installed with TensorBoard."""
     return extras.load("PIL.Image", "tensorboard", "ef.summary")

@@ -1,4 +1,4 @@
-"""An event file: what TensorBoard reads, in the messages and the form of its own library."""
+"""Event files of TensorBoard, written with its own messages and record format."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ VERSION = "brain.Event:2"  # of the format, in the first record
 
 
 class EventFile:
-    """A new event file in a folder, which is made; a thread writes what is added.
+    """A new event file in a folder, which is created; a thread writes the records.
 
-    ``flush_secs`` is how long records may wait in memory. Each method raises FileFormatError for
-    what the system has against the file, also if it was the thread that met it, and SessionError
-    where the file is closed, or was opened in the process that this one was forked from. Several
-    threads may add records.
+    ``flush_secs`` is the longest time that records are buffered. Each method raises FileFormatError
+    for errors of the file system, including earlier ones of the thread, and SessionError if the
+    file is closed, or was opened before a fork. Several threads may add records.
     """
 
     def __init__(self, logdir: str | os.PathLike[str], flush_secs: float, suffix: str) -> None:
@@ -41,7 +40,7 @@ class EventFile:
             refuse(error, "written", self.logdir)
 
     def check_open(self) -> None:
-        """SessionError where nothing can be added any more."""
+        """Raise SessionError if records cannot be added any more."""
         if not self._open:
             raise SessionError("the writer is closed", op="ef.summary", received=self.logdir)
         if os.getpid() != self._process:
@@ -53,7 +52,7 @@ class EventFile:
             )
 
     def add_values(self, values: Any, step: int) -> None:
-        """Add values for a step, which come from ``eagerflow.summary.plugins``."""
+        """Add the values of a step, which come from ``eagerflow.summary.plugins``."""
         self._add(
             self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
         )
@@ -70,7 +69,7 @@ class EventFile:
             refuse(error, "written", self.logdir)
 
     def flush(self) -> None:
-        """Write all that was added; then it can be read whatever happens to this process."""
+        """Write all records; then they can be read even if this process crashes."""
         self.check_open()
         try:
             self._records.flush()
@@ -78,7 +77,7 @@ class EventFile:
             refuse(error, "written", self.logdir)
 
     def close(self) -> None:
-        """Write all that was added, and close the file; once is enough."""
+        """Write all records and close the file; further calls do nothing."""
         with self._lock:
             if not self._open or os.getpid() != self._process:
                 return

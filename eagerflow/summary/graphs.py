@@ -1,8 +1,8 @@
-"""Graphs as TensorBoard's graph view reads them: a GraphDef, whose names are paths of scopes.
+"""Graphs for TensorBoard's graph view: a GraphDef with paths of scopes for names.
 
-Inputs, Variables and constants are nodes of their own, ``name/assign`` gives a Variable its new
-value, and outputs that are not called like their nodes are nodes too. The graphs of a branch or a
-loop are scopes within its node, joined to it by control edges.
+Inputs, Variables and constants are nodes of their own, ``name/assign`` assigns a Variable, and
+outputs with names other than those of their nodes are nodes too. The graphs of a branch or a loop
+are scopes within its node, connected to it by control edges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eagerflow.summary.board import message
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_.\-/]+")
 _FULL = "/job:local/task:0/device:"
-_TYPES = {"float16": "HALF", "float32": "FLOAT", "float64": "DOUBLE"}  # others have one name
+_TYPES = {"float16": "HALF", "float32": "FLOAT", "float64": "DOUBLE"}  # other dtypes have one name
 
 
 def graph_def(graph: Graph) -> bytes:
@@ -38,7 +38,7 @@ def graph_def(graph: Graph) -> bytes:
 
 
 class _Drawing:
-    """The nodes so far, and what each value is called in them."""
+    """The nodes so far, and the names of values in them."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -48,7 +48,7 @@ class _Drawing:
         self._node_def = message("node_def", "NodeDef")
 
     def whole(self, graph: Graph) -> None:
-        """The graph, with what it takes and what it gives."""
+        """Add the graph, with its inputs and outputs."""
         for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
             self._entry(name, "Placeholder", value)
         for cell in graph.cells:
@@ -63,7 +63,7 @@ class _Drawing:
                 self._add(self._label(f"{cell.name}/assign"), "Assign", given, [cell.value])
 
     def _label(self, name: str) -> str:
-        """A name of its own for a node that is to be called so."""
+        """A unique name for a node, derived from this one."""
         return self._free(_plain(name))
 
     def _inside(self, graph: Graph, scope: str) -> None:
@@ -90,9 +90,9 @@ class _Drawing:
             self._names[value] = f"{name}:{i}" if i else name
 
     def _body(self, node: Node, body: Graph, scope: str) -> list[str]:
-        """Draw a body; gives the control edges from its results to the node that it belongs to.
+        """Draw a body; returns the control edges from its results to the node that it belongs to.
 
-        A body takes the operands of its node, or the last of them where the first one chooses.
+        A body takes the operands of its node, without the first if that selects the branch.
         """
         operands = node.inputs[len(node.inputs) - len(body.inputs) :]
         for value, operand in zip(body.inputs, operands, strict=True):
@@ -127,7 +127,7 @@ class _Drawing:
 
 
 def _plain(name: str) -> str:
-    """A name with the letters that TensorFlow's have; slashes are those of scopes."""
+    """A name in TensorFlow's character set; slashes separate scopes."""
     found = _STRANGE.sub("_", name).strip("/")
     return found if found[:1].isalnum() or found[:1] == "." else f".{found}"
 
@@ -141,7 +141,7 @@ def _holds_graphs(value: Any) -> bool:
 
 
 def _shapes(values: Iterable[Value]) -> Any:
-    """The shapes of values; sizes that are known by name alone are -1."""
+    """The shapes of values; named dimensions are -1."""
     shape = message("tensor_shape", "TensorShapeProto")
     attribute = message("attr_value", "AttrValue")
     shapes = [
@@ -152,7 +152,7 @@ def _shapes(values: Iterable[Value]) -> Any:
 
 
 def _attribute(value: Any) -> Any:
-    """A fact about a node; what has no form of its own is a text."""
+    """The attribute of a node; values without a form of their own become text."""
     attribute = message("attr_value", "AttrValue")
     if isinstance(value, bool):
         return attribute(b=value)

@@ -1,7 +1,7 @@
-"""What TensorBoard's dashboards show, each made of NumPy arrays as values of one Summary.
+"""The values of TensorBoard's dashboards, made of NumPy arrays as values of one Summary.
 
-A value has a tag, by which the dashboards group values, the name of the plugin that shows it, and
-one tensor. The layouts are those of TensorFlow 2's ``tf.summary``.
+A value has a tag, by which dashboards group values, the name of its plugin, and one tensor. The
+layouts are those of TensorFlow 2's ``tf.summary``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy as np
 from eagerflow.summary.board import message, module, pillow
 
 Array = np.ndarray[Any, Any]
-_LEAST = 1e-7  # under a fraction, for where there is nothing
+_LEAST = 1e-7  # below a fraction, against division by zero
 
 
 def _plugin(name: str) -> Any:
-    """How a plugin of TensorBoard's describes its values."""
+    """The module of a TensorBoard plugin that describes its values."""
     return module(f"plugins.{name}.metadata")
 
 
 @cache
 def _described(plugin: str, **more: Any) -> Any:
-    """What a value of a plugin says of itself, the same for all of them."""
+    """The metadata of a plugin's values, the same for all of them."""
     return _plugin(plugin).create_summary_metadata(None, None, **more)
 
 
@@ -52,7 +52,7 @@ def scalar(tag: str, value: Array) -> list[Any]:
 
 
 def histogram(tag: str, values: Array, *, buckets: int) -> list[Any]:
-    """How many of the finite values lie in each of so many ranges of the same width."""
+    """The number of finite values in each of ``buckets`` ranges of equal width."""
     flat = values.ravel()
     if flat.dtype.kind not in "fiu":  # bool, and the small floats
         flat = flat.astype("float32")
@@ -60,7 +60,7 @@ def histogram(tag: str, values: Array, *, buckets: int) -> list[Any]:
     rows = np.zeros((buckets, 3))
     if flat.size:
         low, high = float(flat.min()), float(flat.max())
-        if low == high:  # all in the last one
+        if low == high:  # all in the last range
             rows[:, :2], rows[-1, 2] = low, flat.size
         else:
             counts, edges = np.histogram(flat, buckets, (low, high))
@@ -74,7 +74,7 @@ def text(tag: str, *, words: Array) -> list[Any]:
 
 
 def as_bytes(pixels: Array) -> Array:
-    """Pictures with a byte for each channel: floats from 0 to 1 are brought to 0 to 255."""
+    """Pictures with a byte for each channel: floats from 0 to 1 are scaled to 0 to 255."""
     if pixels.dtype == np.uint8:
         return pixels
     known = np.nan_to_num(pixels.astype("float32"), nan=0.0)
@@ -108,7 +108,7 @@ def pictures(tag: str, *, width: int, height: int, encoded: Sequence[bytes]) -> 
 def pr_curve(
     tag: str, labels: Array, predictions: Array, weights: Array | None = None, *, thresholds: int
 ) -> list[Any]:
-    """Precision and recall for so many thresholds from 0 to 1: scores above one are predicted true.
+    """Precision and recall for ``thresholds`` from 0 to 1: scores above one are predicted true.
 
     The rows are true positives, false positives, true and false negatives, precision, recall.
     """
@@ -116,7 +116,7 @@ def pr_curve(
     known = np.clip(np.nan_to_num(predictions.ravel().astype("float64"), nan=0.0), 0.0, 1.0)
     shares = np.ones(len(known)) if weights is None else weights.ravel().astype("float64")
     ranges = np.floor(known * (thresholds - 1)).astype(int)
-    # How much there is at and above each threshold.
+    # The totals at and above each threshold.
     yes, no = (
         np.cumsum(np.bincount(ranges, shares * kind, thresholds)[::-1])[::-1]
         for kind in (truth, ~truth)
@@ -164,7 +164,7 @@ def trial(values: Mapping[str, Any]) -> list[Any]:
 
 
 def trial_end(succeeded: bool) -> list[Any]:
-    """How a run with hyperparameters has ended."""
+    """The result of a run with hyperparameters."""
     metadata, status = _plugin("hparams"), module("plugins.hparams.api_pb2").Status
     data = module("plugins.hparams.plugin_data_pb2")
     end = data.SessionEndInfo(

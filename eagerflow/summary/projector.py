@@ -1,6 +1,6 @@
-"""Embeddings for TensorBoard's projector, which reads them from files of their own.
+"""Embeddings for TensorBoard's projector, which reads them from separate files.
 
-``projector_config.pbtxt`` in the folder of the run names the others, in ``embeddings/``.
+``projector_config.pbtxt`` in the folder of the run lists the files in ``embeddings/``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def write(
     columns: Mapping[str, Sequence[Any]] | None,
     images: Array | None,
 ) -> None:
-    """Write the files of one embedding, and name them in the configuration of the run.
+    """Write the files of one embedding, and list them in the configuration of the run.
 
-    One of the same name is replaced. Raises FileFormatError where the system refuses.
+    One of the same name is replaced. Raises FileFormatError for errors of the file system.
     """
     config, place = _config(logdir), os.path.join(logdir, CONFIG)
     known = [info for info in config.embeddings if info.tensor_name == name]
@@ -57,7 +57,7 @@ def write(
 
 
 def _config(logdir: str) -> Any:
-    """What the run has told the projector so far."""
+    """The existing projector configuration of the run."""
     config = module("plugins.projector.projector_config_pb2").ProjectorConfig()
     words = extras.load("google.protobuf.text_format", "tensorboard", "ef.summary")
     place = os.path.join(as_path(logdir), CONFIG)
@@ -77,7 +77,7 @@ def _file(logdir: str, name: str, content: bytes) -> str:
 
 
 def _labels(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """A row for each vector; several columns have a row of titles above them."""
+    """A row for each vector; several columns have a row of titles first."""
     rows = [[printable(str(x)) for x in row] for row in zip(*columns.values(), strict=True)]
     titles = [[printable(str(title)) for title in columns]] if len(columns) > 1 else []
     return _table([*titles, *rows])

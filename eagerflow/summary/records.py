@@ -1,4 +1,4 @@
-"""A file of records: what is added waits in memory, and is written many at once."""
+"""A file of records, buffered in memory and written in batches."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections import deque
 from eagerflow.handlers import raised_here
 from eagerflow.summary.board import module
 
-MOST_RECORDS, MOST_BYTES = 4096, 8 << 20  # that wait, before the next caller writes them
+MOST_RECORDS, MOST_BYTES = 4096, 8 << 20  # buffered, before the next caller writes them
 
 
 class RecordFile:
     """A new file of TensorBoard's record format, which its ``RecordWriter`` frames.
 
-    A thread writes what waits every ``flush_secs`` seconds; handing it each record would cost
-    several times what writing one does. What the system had against the file is raised, as the
-    OSError it was, by all calls that follow; the file ends with a whole record then.
+    A thread writes buffered records every ``flush_secs`` seconds; passing it each record would cost
+    several times as much as writing it. After an OSError, all further calls raise it again; the
+    file then ends with a complete record.
     """
 
     def __init__(self, path: str, flush_secs: float) -> None:
@@ -36,7 +36,7 @@ class RecordFile:
         self._thread.start()
 
     def add(self, record: bytes) -> None:
-        """Let a record wait, or write all that waits if it is much."""
+        """Buffer a record, or write all buffered ones if they are large."""
         if self._failure is not None:
             raise self._failure
         self._waiting.append(record)
@@ -45,12 +45,12 @@ class RecordFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write all that waits."""
+        """Write all buffered records."""
         with self._writing:
             if self._failure is not None:
                 raise self._failure
             if self._is_writing:
-                return  # a signal handler's call: the one that it interrupted goes on after it
+                return  # called in a signal handler: the interrupted call continues afterwards
             self._is_writing = True
             try:
                 while self._waiting:
@@ -59,9 +59,10 @@ class RecordFile:
                 self._is_writing = False
 
     def _write(self, count: int) -> None:
-        """Write so many records, or none of them.
+        """Write ``count`` records, or none of them.
 
-        They wait until they are in the file: an interrupt may write some twice, and loses none.
+        They stay buffered until they are in the file: an interrupt may write some twice, but loses
+        none.
         """
         block = io.BytesIO()
         writer = self._writer(block)
@@ -85,10 +86,10 @@ class RecordFile:
             try:
                 self.flush()
             except raised_here(OSError):
-                return  # it is kept for the next call
+                return  # kept for the next call
 
     def close(self) -> None:
-        """Write all that waits, and close the file."""
+        """Write all buffered records, and close the file."""
         self._closing.set()
         with self._writing:
             try:
@@ -98,7 +99,7 @@ class RecordFile:
 
 
 def new_path(folder: str, seconds: float, suffix: str) -> str:
-    """A name for an event file as TensorBoard finds it, which no file has yet."""
+    """A name for a new event file, in the form that TensorBoard expects."""
     start = f"events.out.tfevents.{int(seconds):010d}.{socket.gethostname()}.{os.getpid()}"
     number = 0
     while os.path.lexists(path := os.path.join(folder, f"{start}.{number}{suffix}")):

@@ -1,4 +1,4 @@
-"""Profiles as TensorBoard's profile plugin reads them: an XSpace of planes, lines and events.
+"""Profiles for TensorBoard's profile plugin: an XSpace of planes, lines and events.
 
 Source: the XLA project, ``xplane.proto``: names and numbers of fields.
 """
@@ -29,7 +29,7 @@ _MESSAGES = {
     "XEventMetadata": "int64 id; string name; bytes metadata; string display_name; *XStat stats",
     "XStatMetadata": "int64 id; string name; string description",
 }
-_PLANE = "/host:CPU"  # which the plugin shows as a process
+_PLANE = "/host:CPU"  # shown as a process by the plugin
 _STATISTICS = ("line", "result", "flops", "bytes", "device")
 _PICOSECONDS = 1000  # in a nanosecond
 
@@ -40,7 +40,7 @@ def _messages() -> dict[str, Any]:
 
 
 def write_space(profile: Profile, logdir: str | os.PathLike[str], run: str) -> str:
-    """Write a profile where TensorBoard looks for those of a run; gives the file's path.
+    """Write a profile where TensorBoard looks for those of a run; returns the file's path.
 
     ``logdir`` is the folder of the run, ``run`` the name that the profile has in it. The package
     ``tensorboard-plugin-profile`` shows it. Raises FileFormatError where it cannot be written.
@@ -57,7 +57,7 @@ def write_space(profile: Profile, logdir: str | os.PathLike[str], run: str) -> s
 
 
 def _space(profile: Profile) -> Any:
-    """A line for each thread, with events inside each other."""
+    """A line for each thread, with nested events."""
     known = _messages()
     plane = known["XPlane"](id=1, name=_PLANE)
     for number, name in enumerate(_STATISTICS, 1):

@@ -1,4 +1,4 @@
-"""Writer: what a program tells about itself, step by step, in a file that TensorBoard shows."""
+"""Writer: records of a run, step by step, in a file for TensorBoard."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from eagerflow.tensor import Operators, Tensor
 
 
 class _Sink:
-    """Where tensors go once their values are known: into the file, at every so many steps.
+    """The receiver of computed tensors, which writes them into the file every ``every`` steps.
 
-    ``build`` makes what is written; without a ``step`` the last tensor is it.
+    ``build`` makes the record; without ``step``, the last tensor is the step.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class _Sink:
     def __call__(self, *tensors: Tensor) -> None:
         step = self.step
         if step is None:
-            step = int(tensors[-1]._array)  # in each run, so by the shortest way
+            step = int(tensors[-1]._array)  # on each run, so with as little overhead as possible
             if step % self.every:
                 return
             arguments.step(step, "ef.summary")
@@ -55,19 +55,19 @@ class _Sink:
 class Writer:
     """Writes numbers, histograms, pictures, texts and graphs for TensorBoard to show.
 
-    ``logdir`` is the folder of one run, which is made; each Writer has a file of its own in it.
-    What is written waits in memory for up to ``flush_secs`` seconds; ``flush`` and ``close`` write
-    it all, and a Writer is a context manager that closes itself. What was flushed can be read
-    whatever happens to the process. Several threads may use a Writer.
+    ``logdir`` is the folder of one run, which is created; each Writer has a file of its own in it.
+    Records are buffered for up to ``flush_secs`` seconds; ``flush`` and ``close`` write them all,
+    and a Writer is a context manager that closes itself. Flushed records survive a crash of the
+    process. Several threads may use a Writer.
 
     ``name`` of a record may have slashes, which group records in TensorBoard. ``step`` is an
-    integer from 0 on, or an integer Tensor or Variable without axes; it is written where
-    ``step % every == 0``. In captured functions the same calls work: values come out with each run
-    of the graph and are written after it. There ``step`` has to be an argument, a Tensor or a
-    Variable, for a Python integer is a part of the graph.
+    integer from 0 on, or an integer Tensor or Variable without axes; it is written where ``step %
+    every == 0``. In captured functions the same calls work: each run of the graph outputs the
+    values, which are written after it. There ``step`` has to be an argument, a Tensor or a
+    Variable, as a Python integer is constant in the graph.
 
-    Raises FileFormatError for what the system has against the file (a full disk is told of by the
-    next call), SessionError where it is closed, MissingExtraError without TensorBoard.
+    Raises FileFormatError for errors of the file system (a full disk is reported by the next call),
+    SessionError where it is closed, MissingExtraError without TensorBoard.
 
     >>> import tempfile
     >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -82,7 +82,7 @@ class Writer:
         expected = "a number of seconds above 0"
         require(timed, flush_secs, "not a time", "Writer", "flush_secs", expected)
         self._file = EventFile(logdir, flush_secs, suffix)
-        self._tries = False  # whether the run has hyperparameters, and so is to have an end
+        self._tries = False  # whether the run has hyperparameters, and so needs a final record
         self._at_end = weakref.finalize(self, self._file.close)
 
     @property
@@ -95,7 +95,7 @@ class Writer:
     def scalar(self, name: str, value: Any, step: Any, *, every: int = 1) -> None:
         """One real number, kept in single precision.
 
-        Raises ShapeError for more than one, DTypeError for complex numbers and what is none.
+        Raises ShapeError for several numbers, DTypeError for complex and non-numeric values.
 
         >>> import tempfile
         >>> w = ef.summary.Writer(tempfile.mkdtemp())
@@ -123,9 +123,9 @@ class Writer:
     def histogram(
         self, name: str, value: Any, step: Any, *, buckets: int = 30, every: int = 1
     ) -> None:
-        """How many elements of ``value``, real and of any shape, lie in each of ``buckets`` ranges.
+        """A histogram of the elements of ``value``, real and of any shape, in ``buckets`` ranges.
 
-        The ranges have one width; infinities and NaNs are left out.
+        The ranges have equal widths; infinities and NaNs are left out.
 
         >>> import tempfile
         >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -143,8 +143,8 @@ class Writer:
 
         ``value`` is (height, width), (height, width, channels) or (count, height, width, channels)
         with 1 to 4 channels: grey, grey and opacity, RGB, RGB and opacity. Its elements are uint8,
-        or floats from 0 to 1; what is beyond is brought to the bounds, NaN is 0. Raises ShapeError
-        and DTypeError for others.
+        or floats from 0 to 1; floats beyond are clipped, NaN is 0. Raises ShapeError and DTypeError
+        for other values.
 
         >>> import tempfile
         >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -160,9 +160,9 @@ class Writer:
         self._write("image", name, {"": tensor}, step, every, build)
 
     def figure(self, name: str, figure: Any, step: Any) -> None:
-        """A figure of matplotlib's as it is now, as a picture.
+        """A matplotlib figure in its current state, as a picture.
 
-        Raises DTypeError for what is none.
+        Raises DTypeError for other objects.
 
         >>> import tempfile, matplotlib.figure
         >>> figure = matplotlib.figure.Figure(figsize=(2, 1))
@@ -212,11 +212,11 @@ class Writer:
         thresholds: int = 201,
         every: int = 1,
     ) -> None:
-        """Precision and recall for so many ``thresholds`` from 0 to 1.
+        """Precision and recall for ``thresholds`` thresholds from 0 to 1.
 
         ``labels`` are bools, or numbers of which 0 is false; ``predictions`` are probabilities of
-        true, ``weights`` how much each counts (1 without). All have one shape. Raises ShapeError
-        where they do not, ArgumentError for less than two thresholds.
+        true, ``weights`` the weight of each (default: 1). All have one shape. Raises ShapeError if
+        they differ, ArgumentError for fewer than two thresholds.
 
         >>> import tempfile
         >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -249,10 +249,10 @@ class Writer:
     ) -> None:
         """Points in space, or surfaces.
 
-        ``vertices`` is (points, 3) or (count, points, 3); ``faces``, (triangles, 3) integers, says
-        which points make a triangle; ``colors``, of the shape of ``vertices``, are uint8 or floats
-        from 0 to 1. ``config`` has settings for three.js by class, as TensorBoard takes them.
-        Raises ShapeError and DTypeError for others.
+        ``vertices`` is (points, 3) or (count, points, 3); ``faces``, (triangles, 3) integers, are
+        the points of triangles; ``colors``, of the shape of ``vertices``, are uint8 or floats from
+        0 to 1. ``config`` has settings for three.js by class, as TensorBoard takes them. Raises
+        ShapeError and DTypeError for other values.
 
         >>> import tempfile
         >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -282,9 +282,9 @@ class Writer:
         every: int,
         build: Callable[..., Any],
     ) -> None:
-        """Let the recorder, or the file itself, have the tensors of a record.
+        """Pass the tensors of a record to the recorder, or to the file.
 
-        ``build`` makes what is written, of the name and of the tensors as arrays.
+        ``build`` makes the record of the name and of the tensors as arrays.
         """
         op = f"Writer.{kind}"
         self._file.check_open()
@@ -297,7 +297,7 @@ class Writer:
             number = arguments.step(step, op)
             if number % often:
                 return
-            often = 1  # it is due in each run; no value is a step
+            often = 1  # recorded in each run; no tensor is the step
         sink = _Sink(self._file, partial(build, name), often, number)
         recorder = recorder_state()[1] or own_recorder(tensors.values())
         if recorder is None:
@@ -310,9 +310,9 @@ class Writer:
     def graph(self, graph: Any) -> None:
         """The graph of the run: a Graph, a captured function that has one, or a model.
 
-        Scopes, shapes, devices and the lines of code are in it; what branches and loops do is
-        drawn within their nodes. TensorBoard shows one graph for each run, the last. Raises
-        ArgumentError for what has no graph, or several.
+        Scopes, shapes, devices and the lines of code are in it; branches and loops are drawn within
+        their nodes. TensorBoard shows one graph for each run, the last. Raises ArgumentError for
+        objects with no graph, or several.
 
         >>> import tempfile
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
@@ -322,11 +322,12 @@ class Writer:
         self._file.add_graph(graph_def(graph_of(graph, "Writer.graph")))
 
     def hparams(self, values: Mapping[str, Any], metrics: Mapping[str, Any] | None = None) -> None:
-        """The hyperparameters of the run, to compare runs by; each run has a folder of its own.
+        """The hyperparameters of the run, for comparisons of runs; each run has a folder of its
+        own.
 
-        ``values`` are numbers, bools and texts by name. ``metrics`` are numbers by name, what came
-        of the run, and are written as scalars of step 0; without them the last values of all other
-        scalars count. Raises ArgumentError for what is no plain value.
+        ``values`` are numbers, bools and texts by name. ``metrics`` are the results of the run,
+        numbers by name, and are written as scalars of step 0; without them the last values of all
+        other scalars are used. Raises ArgumentError for other values.
 
         >>> import tempfile
         >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -343,12 +344,12 @@ class Writer:
             self.scalar(name, metric, 0)
 
     def embedding(self, name: str, vectors: Any, labels: Any = None, images: Any = None) -> None:
-        """Points of a space of many dimensions, for TensorBoard's projector.
+        """Points of a high-dimensional space, for TensorBoard's projector.
 
         ``vectors`` is (points, dimensions), real. ``labels`` are texts, one for each point, or
-        columns of such by their titles. ``images``, (points, height, width, channels) as for
-        ``image``, are shown at the points. The files are in ``embeddings/`` of the run. Raises
-        ShapeError where there are not as many.
+        columns of texts by title. ``images``, (points, height, width, channels) as for ``image``,
+        are shown at the points. The files are in ``embeddings/`` of the run. Raises ShapeError if
+        their numbers differ.
 
         >>> import tempfile
         >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
@@ -372,8 +373,9 @@ class Writer:
     def profile(self, name: str, profile: Profile) -> None:
         """A profile that has ended, under a name of its own in the run.
 
-        The package ``tensorboard-plugin-profile`` shows it in TensorBoard, as tracks of what ran.
-        Raises ProfileError where it is open, FileFormatError where the file cannot be written.
+        The package ``tensorboard-plugin-profile`` shows it in TensorBoard, as tracks of the
+        executed ops. Raises ProfileError where it is open, FileFormatError where the file cannot be
+        written.
 
         >>> import tempfile
         >>> with ef.profile() as p:
@@ -388,14 +390,14 @@ class Writer:
         require(plain, name, "not a name of a folder", "Writer.profile", "name", expected)
         write_space(profile, self.logdir, name)
 
-    # The end -------------------------------------------------------------------------------------
+    # Closing -------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write all that waits in memory; it can be read then whatever happens to the process."""
+        """Write all buffered records, which can then be read even if the process crashes."""
         self._file.flush()
 
     def close(self) -> None:
-        """Write all that waits in memory, and close the file; nothing can be written then."""
+        """Write all buffered records, and close the file; no more can be written."""
         self._finish(True)
 
     def _finish(self, succeeded: bool) -> None:

@@ -1,4 +1,4 @@
-"""Checks for users' own ops, layers and functions; the project's tests use them as well."""
+"""Checks for users' own ops, layers and functions; also used by the project's tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Gradients against central differences: the full Jacobian, in every mode, up to any order.
 
-Complex values are taken as pairs of real ones. With L = Re(conj(w) y), the gradient of L that
-the tape gives is dL/dRe(x) + i dL/dIm(x); so w = 1 and w = i give the rows of Re(y) and of
-Im(y), and functions that are not complex-differentiable need no case of their own.
+Complex values are taken as pairs of real ones. With L = Re(conj(w) y), the gradient of L from the
+tape is dL/dRe(x) + i dL/dIm(x); so w = 1 and w = i give the rows of Re(y) and of Im(y), and
+functions that are not complex-differentiable need no special case.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Flat = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
 class _Limits(NamedTuple):
-    """Step of the differences, and how far a derivative may be from them."""
+    """The step of the differences, and the tolerances."""
 
     eps: float
     atol: float
@@ -40,7 +40,7 @@ class _Limits(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """A function from a list of tensors to a list of tensors, and where to check it."""
+    """A function from a list of tensors to a list of tensors, and its arguments."""
 
     f: Flat
     at: list[Tensor]
@@ -60,14 +60,14 @@ def check_gradients(
 ) -> None:
     """Compare all gradients of a function with central differences.
 
-    ``f`` is called with ``args``, a tuple of tensors, arrays, numbers or nests of them, and
-    returns a tensor or a nest. Floating and complex arguments are made float64 and complex128
-    and varied element by element by ``eps``; all others stay as they are. ``mode`` is
-    ``"reverse"``, ``"forward"`` or ``"both"``; ``order=2`` checks the gradient of the gradient
-    as well. A derivative d may differ from the difference n by ``atol + rtol * abs(n)``.
-    Small arguments do: the time grows with the product of the numbers of elements.
+    ``f`` is called with ``args``, a tuple of tensors, arrays, numbers or nests of them, and returns
+    a tensor or a nest. Floating and complex arguments are made float64 and complex128 and varied
+    element by element by ``eps``; others are not varied. ``mode`` is ``"reverse"``, ``"forward"``
+    or ``"both"``; ``order=2`` checks the gradient of the gradient as well. A derivative d may
+    differ from the difference n by ``atol + rtol * abs(n)``. Use small arguments: the time grows
+    with the product of the numbers of elements.
 
-    Raises GradientError that names the input and the element that are wrong.
+    Raises a GradientError that names the wrong input and element.
 
     >>> ef.testing.check_gradients(lambda x, y: x * x * y, (ef.tensor([1.0, 2.0]), 3.0))
     >>> @ef.custom_gradient
@@ -134,7 +134,7 @@ def _flat_problem(f: Callable[..., Any], args: Sequence[Any]) -> _Problem:
 
 
 def _widened(leaf: Any) -> Tensor | None:
-    """A leaf to differentiate by, in double precision; None for all others."""
+    """A leaf in double precision if it can be differentiated; otherwise None."""
     if isinstance(leaf, Variable):
         leaf = leaf.value
     if not isinstance(leaf, float | complex) and not hasattr(leaf, "dtype"):
@@ -171,7 +171,7 @@ def _like(y: Tensor, draw: Callable[[Any], Array]) -> Array:
 
 
 def _reals(tensors: Sequence[Tensor]) -> Array:
-    """All elements in one row of real numbers: for each tensor real, then imaginary parts."""
+    """All elements in one row of real numbers: real, then imaginary parts of each tensor."""
     parts: list[Array] = []
     for tensor in tensors:
         values = tensor.numpy()
@@ -209,7 +209,7 @@ def _differences(problem: _Problem, eps: float) -> Array:
             xs = list(problem.at)
             xs[i] = as_tensor(values, device=str(xs[i].device))
             ends.append(_reals(problem.f(xs)))
-        with np.errstate(invalid="ignore"):  # infinities; the caller says so
+        with np.errstate(invalid="ignore"):  # infinities; the caller reports them
             columns.append((ends[0] - ends[1]) / (2 * eps))
     return np.array(columns).T
 

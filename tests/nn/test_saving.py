@@ -180,7 +180,7 @@ def test_what_users_have_made(tmp_path):
     assert type(again.loss) is Sinkhorn
     assert again.evaluate(X, Y, verbose=0) == model.evaluate(X, Y, verbose=0)
     model.compile("sgd", lambda y_true, y_pred: ef.mean(y_pred))
-    with pytest.warns(UserWarning, match="without what it was compiled with: loss = '<function"):
+    with pytest.warns(UserWarning, match="without some arguments of compile: loss = '<function"):
         model.save(tmp_path / "model.ef")
     assert ef.nn.load_model(tmp_path / "model.ef").optimizer is None
 

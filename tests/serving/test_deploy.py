@@ -51,7 +51,7 @@ def place(tmp_path_factory):
         ({"replicas": 0}, "0 to 0 are not numbers of replicas"),
         ({"replicas": Scaling(3, 2)}, "3 to 2"),
         ({"replicas": Scaling(ongoing=0)}, "numbers of scaling"),
-        ({"cpus": 0}, "cpus: 0 is no number above 0"),
+        ({"cpus": 0}, "cpus: 0 is not positive"),
         ({"wait": -1.0}, "wait: -1.0"),
         ({"port": 0}, "port: 0 is not a port"),
         ({"grace": -1.0}, "grace"),

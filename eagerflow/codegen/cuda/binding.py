@@ -1,8 +1,8 @@
-"""How a task's operands lie in memory, and the launch that fits them.
+"""The memory layout of a task's operands, and the matching launch.
 
-What the text of a kernel depends on is its CudaLayout; all other facts of a call are numbers that
-the kernel is given. The order in which numbers are added depends on the region and the sizes
-alone: neither on strides and addresses nor on the GPU.
+The text of a kernel depends on its CudaLayout; everything else about a call is passed as numbers.
+The order of summation depends only on the region and the sizes: not on strides, addresses or the
+GPU.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from eagerflow.codegen.region import Input, Output, Region, Statement
 from eagerflow.errors import ShapeError
 
 BROADCAST, PACKED, STEPPED = "b", "v", "s"
-"""Along the inner axes: the same element, neighbours in aligned packs, or any other step."""
+"""Steps along the inner axes: the same element, aligned packs of neighbors, or any other step."""
 
 LINES, COLUMNS = 8, 32
-"""The threads of a block of columns: lines that share out the rows, and columns."""
+"""The threads of a block of columns: lines that divide the rows, and columns."""
 
-THREADS = 256  # of a block, where rows don't ask for more
-MIN_CHUNKED_WIDTH = 65536  # elements from which few rows are cut into chunks
+THREADS = 256  # of a block, unless rows need more
+MIN_CHUNKED_WIDTH = 65536  # elements from which a small number of rows is cut into chunks
 MAX_CHUNKED_ROWS = 64  # rows
 
 
 class Memory(NamedTuple):
-    """An array as code sees it: where it is, and the steps along its axes in bytes."""
+    """An array as code sees it: its address, and its strides in bytes."""
 
     address: int
     strides: tuple[int, ...]
 
 
 class Modes(NamedTuple):
-    """What is chosen by sizes, for a whole region: ``plan``'s arguments, and lengths of chunks."""
+    """Choices by sizes, for a whole region: ``plan``'s arguments, and lengths of chunks."""
 
     split: bool
     direct: bool
@@ -47,11 +47,11 @@ class Modes(NamedTuple):
 
 @dataclass(frozen=True)
 class CudaLayout:
-    """What a kernel's text depends on, besides its task.
+    """The parameters of a kernel's text, besides its task.
 
-    ``outer`` and ``inner`` count the axes that are left when neighbours are joined; ``walks``
-    tells for each walk of ``Names`` how it goes along the inner ones. A row has ``lanes``
-    threads, and each of these ``steps`` packs in registers (0: any number, read again).
+    ``outer`` and ``inner`` count the axes after merging; ``walks`` has for each walk of ``Names``
+    its steps along the inner ones. A row has ``lanes`` threads, and each of these ``steps`` packs
+    in registers (0: any number, reread).
     """
 
     outer: int
@@ -66,7 +66,7 @@ class CudaLayout:
 
 @dataclass(frozen=True)
 class CudaBinding:
-    """A launch: layout, the numbers that the kernel is given by name, blocks and threads."""
+    """A launch: layout, the kernel's numbers by name, blocks and threads."""
 
     layout: CudaLayout
     values: dict[str, int]
@@ -75,9 +75,9 @@ class CudaBinding:
 
 
 class Names:
-    """The walks of a task: operands and generators that move from element to element.
+    """The walks of a task: operands and generators that advance from element to element.
 
-    Each has a name in the code, and axes along which it moves.
+    Each has a name in the code, and the axes along which it advances.
     """
 
     def __init__(self, task: Task) -> None:
@@ -106,7 +106,7 @@ def _draws_halves(task: Task) -> bool:
 
 @lru_cache(1024)
 def vector(task: Task) -> int:
-    """How many neighbours a thread takes at once: 16 bytes of the widest operand."""
+    """The number of elements per thread and access: 16 bytes of the widest operand."""
     operands: list[Input | Output] = [*task.inputs, *task.outputs]
     moving = [p for p in operands if set(p.axes) & set(task.inner)]
     if _draws_halves(task):
@@ -131,14 +131,14 @@ def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
 
 
 def chunk_count(task: Task, sizes: Mapping[str, int], modes: Modes) -> int:
-    """Into how many pieces a task cuts each row or column."""
+    """The number of pieces of each row or column in a task."""
     if task.kind == "chunks":
         return -(-prod(sizes[a] for a in task.inner) // modes.row_chunk)
     return _column_chunks(prod(sizes[a] for a in task.outer), prod(sizes[a] for a in task.inner))
 
 
 def _column_chunks(rows: int, columns: int) -> int:
-    """Into how many pieces columns are cut: about a thousand blocks in all, of 64 rows or more."""
+    """The number of pieces of columns: about a thousand blocks in all, of 64 rows or more."""
     return max(1, min(1024 // -(-max(columns, 1) // COLUMNS), -(-rows // 64)))
 
 
@@ -148,7 +148,7 @@ def _column_chunks(rows: int, columns: int) -> int:
 def _steps(
     part: Input | Output | Statement, memory: Memory | None, sizes: Mapping[str, int]
 ) -> dict[str, int]:
-    """Elements from one index to the next, by axis."""
+    """The stride in elements, by axis."""
     if isinstance(part, Statement):  # position and random_bits count indices
         counts = contiguous_strides([sizes[a] for a in part.over])
         return dict(zip(part.over, counts, strict=True))
@@ -192,10 +192,10 @@ def bind(
     sizes: Mapping[str, int],
     modes: Modes,
 ) -> CudaBinding | None:
-    """The launch of a task; None where it has nothing to do.
+    """The launch of a task; None for an empty task.
 
-    ``memory`` tells where an operand lies. Raises ShapeError for strides that don't lead from
-    element to element.
+    ``memory`` returns the layout of an operand. Raises ShapeError for strides that are no multiple
+    of the element's size.
     """
     places = [None if isinstance(p, Statement) else memory(p) for p in names.parts]
     steps = [_steps(p, m, sizes) for p, m in zip(names.parts, places, strict=True)]
@@ -214,17 +214,17 @@ def bind(
     rows, width = prod(outer[0]), prod(inner[0])
     lanes = vector(task)
     if task.kind == "rows" and rows > 1 and width % lanes and not _draws_halves(task):
-        lanes = 1  # most rows begin at no multiple of a pack, whatever the strides are
+        lanes = 1  # most rows are not aligned to packs, for any strides
     kinds = tuple(
         _kind(p, m, (o, i), lanes)
         for p, m, o, i in zip(names.parts, places, outer[1], inner[1], strict=True)
     )
-    if task.kind == "columns":  # its loop is along the outer axes
+    if task.kind == "columns":  # the loop is along the outer axes
         lanes, kinds = 1, tuple(STEPPED if any(o) else BROADCAST for o in outer[1])
     elif task.kind == "elements" and not _draws_halves(task):
         operands = zip(kinds, names.parts, strict=True)
         if any(k == STEPPED and not isinstance(p, Statement) for k, p in operands):
-            lanes = 1  # neighbours belong to neighbouring threads where they are no packs
+            lanes = 1  # without packs, neighbors belong to neighboring threads
     values = {"rows": rows, "width": width}
     for side, (extents, walks) in (("o", outer), ("i", inner)):
         values |= {f"{side}_size{n}": size for n, size in enumerate(extents)}
@@ -276,7 +276,7 @@ def _launch(
 
 
 def _lanes(packs: int) -> tuple[int, int]:
-    """Threads of a row, and of a block: part of a warp, a warp, or a block that is not too wide."""
+    """Threads of a row, and of a block: part of a warp, a warp, or a block of bounded width."""
     if packs <= 32 * 8:
         return min(32, 1 << max(packs - 1, 0).bit_length()), 128
     lanes = next((n for n in (128, 256, 512) if packs <= 4 * n), 1024)
@@ -284,7 +284,7 @@ def _lanes(packs: int) -> tuple[int, int]:
 
 
 def _registers(task: Task, layout: CudaLayout, steps: int, most: int) -> int:
-    """The packs that a thread keeps of each input; 0 where they need too many registers."""
+    """The packs of each input that a thread keeps; 0 if they need too many registers."""
     plan = task.schedule
     moving = [p.dtype for k, p in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
     kept = [task.statement(name).dtype for name in plan.kept]

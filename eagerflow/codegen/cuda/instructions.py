@@ -1,8 +1,8 @@
 """The scalar instructions as CUDA C.
 
-Nothing may be contracted or made approximate behind our back, or the GPU would compute other
-bits than the CPU: the text is compiled with ``--fmad=false`` and without fast math. Integers
-are added and multiplied as unsigned ones, which wrap. Not run on a GPU yet.
+The compiler must neither contract nor approximate operations, or the GPU's bits would differ from
+the CPU's: the text is compiled with ``--fmad=false`` and without fast math. Integers are added and
+multiplied as unsigned ones, which wrap. Not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _CASTS = {
 
 
 class CudaOperand(NamedTuple):
-    """A value in the code: an expression without effects, and its type."""
+    """A value in the code: a side-effect-free expression, and its type."""
 
     text: str
     dtype: str
@@ -72,12 +72,12 @@ def c_type(dtype: str) -> str:
 
 
 def memory_type(dtype: str) -> str:
-    """The name of a type in memory; some are structures of ``support``."""
+    """The name of a type in memory; some are structures in ``prelude``."""
     return _IN_MEMORY.get(dtype) or _TYPES[dtype]
 
 
 def _unsigned(dtype: str) -> str:
-    """The unsigned type in which integers of a type are computed."""
+    """The unsigned type for computations with integers of a type."""
     return "unsigned long long" if bit_width(dtype) == 64 else "unsigned int"
 
 
@@ -115,7 +115,7 @@ def _float(value: Any, dtype: str) -> str:
 
 
 class CudaCode:
-    """The text of a function while it is written; the functions it calls are written with it."""
+    """The text of a function under construction; functions that it calls are written with it."""
 
     def __init__(self, functions: dict[str, tuple[str, str]] | None = None) -> None:
         self.lines: list[str] = []
@@ -128,7 +128,7 @@ class CudaCode:
         self.lines.append("    " * self.depth + text)
 
     def open(self, text: str) -> None:
-        """Append a line that begins a block."""
+        """Append a line that opens a block."""
         self.line(f"{text} {{" if text else "{")
         self.depth += 1
 
@@ -138,7 +138,7 @@ class CudaCode:
         self.line("}")
 
     def value(self, text: str, dtype: str, name: str = "") -> CudaOperand:
-        """Append a line that names a value."""
+        """Append a line that assigns a value to a new name."""
         if not name:
             self._count += 1
             name = f"t{self._count}"
@@ -146,7 +146,7 @@ class CudaCode:
         return CudaOperand(name, dtype)
 
     def define(self, name: str, write: Callable[..., CudaOperand], dtypes: list[str]) -> str:
-        """The name of the device function that ``write`` writes for operands of these types."""
+        """The name of the device function written by ``write`` for operands of these types."""
         full = "_".join([name, *dict.fromkeys(dtypes)])
         if full not in self.functions:
             inner = CudaCode(self.functions)
@@ -161,7 +161,7 @@ class CudaCode:
 
 
 def join(code: CudaCode, reduction: str, dtype: str) -> str:
-    """The name of the device function that joins two parts of a reduction."""
+    """The name of the device function that combines two parts of a reduction."""
 
     def write(s: CudaEmitter, a: CudaOperand, b: CudaOperand) -> CudaOperand:
         return getattr(s, JOINS[reduction])(a, b)  # type: ignore[no-any-return]
@@ -170,7 +170,7 @@ def join(code: CudaCode, reduction: str, dtype: str) -> str:
 
 
 def neutral(reduction: str, dtype: str) -> CudaOperand:
-    """What a reduction gives of nothing."""
+    """The result of a reduction of nothing."""
     return literal(identity(reduction, dtype), dtype)
 
 
@@ -189,7 +189,7 @@ class CudaEmitter(ScalarEmitter):
 
     @staticmethod
     def _together(operands: tuple[Any, ...]) -> list[CudaOperand]:
-        """Operands, the numbers among them in the type of the first that has one."""
+        """Operands, with numbers in the type of the first typed one."""
         dtype = next(x.dtype for x in operands if isinstance(x, CudaOperand))
         return [x if isinstance(x, CudaOperand) else literal(x, dtype) for x in operands]
 
@@ -243,19 +243,19 @@ class CudaEmitter(ScalarEmitter):
         return self.code.value(f"-{x.text}", x.dtype)
 
     def select(self, condition: CudaOperand, a: Any, b: Any) -> CudaOperand:
-        """``a`` where the condition holds, else ``b``."""
+        """``a`` where the condition is true, else ``b``."""
         a, b = self._together((a, b))
         return self.code.value(f"{condition.text} ? {a.text} : {b.text}", a.dtype)
 
     # Bits ----------------------------------------------------------------------------------------
 
     def bitwise_left_shift(self, x: CudaOperand, count: Any) -> CudaOperand:
-        """Bits moved up; counts beyond the width give 0."""
+        """Left shift; counts beyond the width give 0."""
         wide = _unsigned(x.dtype)
         return self._shift(x, count, f"({wide}){x.text} <<", literal(0, x.dtype).text)
 
     def bitwise_right_shift(self, x: CudaOperand, count: Any) -> CudaOperand:
-        """Bits moved down; signed numbers keep their sign."""
+        """Right shift; signed numbers keep their sign."""
         beyond = f"{x.text} >> {bit_width(x.dtype) - 1}" if is_signed(x.dtype) else "0"
         return self._shift(x, count, f"{x.text} >>", beyond)
 
@@ -264,7 +264,7 @@ class CudaEmitter(ScalarEmitter):
         if not isinstance(count, CudaOperand):
             inside = 0 <= count < bit_width(x.dtype)
             return self.code.value(f"({kind})({f'{moved} {count}' if inside else beyond})", x.dtype)
-        # C leaves shifts by the width and more undefined; NumPy does not.
+        # In C, shifts by the width or more are undefined; in NumPy they are not.
         inside = f"({_unsigned(x.dtype)}){count.text} < {bit_width(x.dtype)}u"
         return self.code.value(f"({kind})({inside} ? {moved} {count.text} : {beyond})", x.dtype)
 
@@ -277,7 +277,7 @@ class CudaEmitter(ScalarEmitter):
         info = np.iinfo(dtype)
         low, high = literal(info.min, dtype).text, literal(info.max, dtype).text
         below, above = literal(info.min, x.dtype).text, literal(float(info.max) + 1, x.dtype).text
-        if info.bits == 64:  # the largest integer plus one is what float(...) rounds it to
+        if info.bits == 64:  # float(...) rounds the largest integer to the next one
             above = literal(float(info.max), x.dtype).text
         kinds = f"{_TYPES[dtype]}, {_TYPES[x.dtype]}"
         return self.code.value(

@@ -1,7 +1,7 @@
-"""Running regions on GPUs: compiling, buffers, arguments and launches, by CuPy.
+"""Execution of regions on GPUs with CuPy: compilation, buffers, arguments and launches.
 
-Everything that depends on shapes, strides and alignment alone is found once and kept: a call
-fills in addresses. Checked on a look-alike that runs kernels on the CPU; not run on a GPU yet.
+Everything that depends only on shapes, strides and alignment is computed once and cached: a call
+fills in addresses. Checked with a mock that runs kernels on the CPU; not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from eagerflow.extras import load
 from eagerflow.locks import Locked, reentrant_lock
 
 MAX_PREPARED_CALLS = 4096
-MAX_PREPARED_LAYOUTS = 64  # that a CudaCall is kept ready for
-ALIGNMENT_BYTES = 16  # of the widest load: what more of an address code depends on
+MAX_PREPARED_LAYOUTS = 64  # cached by a CudaCall
+ALIGNMENT_BYTES = 16  # of the widest load: the property of addresses that code depends on
 
 
 class _Launch(NamedTuple):
@@ -47,12 +47,12 @@ class _Launch(NamedTuple):
 
 @dataclass(frozen=True)
 class CudaProgram:
-    """A region made ready for arrays of given shapes, strides and alignment."""
+    """A region prepared for arrays of given shapes, strides and alignment."""
 
     code: Code
     launches: tuple[_Launch, ...]
     buffers: tuple[tuple[str, int, str], ...]  # name, elements, type
-    copied: tuple[str, ...]  # inputs that are read after they have been overwritten
+    copied: tuple[str, ...]  # inputs that are read after they were overwritten
 
     @property
     def text(self) -> str:
@@ -87,7 +87,7 @@ def compute(
 
 
 class ReadyProgram:
-    """A program on one GPU, which is current in its calls: only addresses are filled in."""
+    """A program on one GPU, which is current in calls: only addresses are filled in."""
 
     def __init__(
         self, cupy: Any, device: int, region: Region, program: CudaProgram, module: Module
@@ -108,14 +108,14 @@ class ReadyProgram:
         self._functions: list[Any] = []
 
     def __call__(self, arrays: Sequence[Any], addresses: list[int]) -> None:
-        """Start the kernels on the current stream; the region's operands begin at ``addresses``.
+        """Start the kernels on the current stream; the region's operands are at ``addresses``.
 
-        ``arrays`` are the operands themselves, of which those are copied that are read late.
+        ``arrays`` are the operands themselves; those that are read late are copied.
         """
-        if not self._functions:  # only now does the compiler have to be there
+        if not self._functions:  # the compiler is only needed now
             names = [launch.name for launch, _ in self._launches]
             self._functions = [self._module.function(self._device, name) for name in names]
-        # Buffers live until all kernels that use them are in the stream.
+        # Buffers live until all kernels that use them are enqueued in the stream.
         kept = [self._cupy.array(arrays[i], order="C") for i in self._copied]
         kept += [self._cupy.empty(count, dtype) for count, dtype in self._buffers]
         pointers = [np.uint64(a) for a in addresses]
@@ -126,11 +126,11 @@ class ReadyProgram:
 
 
 class CudaCall:
-    """A region on CuPy arrays of known shapes, prepared once for each way in which they lie.
+    """A region on CuPy arrays of known shapes, prepared once for each memory layout.
 
-    ``call(device, inputs, outputs)`` fills the outputs on the GPU that is current, where all of
-    them are; what it starts may still be going on when it returns. Its kernels are in ``module``
-    with those of others. Several threads may call it at once.
+    ``call(device, inputs, outputs)`` fills the outputs on the current GPU, where all arrays are;
+    kernels may still be running when it returns. Its kernels are in ``module`` with those of other
+    regions. Several threads may call it at once.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class CudaCall:
         self._ready: dict[Any, ReadyProgram] = {}
 
     def expect(self, device: int) -> None:
-        """Make the text for arrays in row-major order now; it is compiled in the first call."""
+        """Write the text for row-major arrays now; it is compiled in the first call."""
         strides = tuple(contiguous_strides(e.shape, e.dtype.itemsize) for e in self._entries)
         places = [(e.word or 0) * e.dtype.itemsize % ALIGNMENT_BYTES for e in self._entries]
         self._ready[device, strides, *places] = self._prepare(device, strides, places)
@@ -172,7 +172,7 @@ class CudaCall:
     def _prepare(
         self, device: int, strides: Sequence[tuple[int, ...]], places: Sequence[int]
     ) -> ReadyProgram:
-        """What is called for operands with these strides that begin there."""
+        """The prepared call for operands with these strides and addresses."""
         memories = [
             Memory(place, tuple([steps[axis] for axis in entry.axes]))
             for place, steps, entry in zip(places, strides, self._entries, strict=True)
@@ -182,7 +182,7 @@ class CudaCall:
 
 
 def _names(region: Region) -> list[str]:
-    """What operands, inputs first, are called among the pointers of a call."""
+    """The names of operands, inputs first, among the pointers of a call."""
     return [f"in {p.name}" for p in region.inputs] + [f"out {p.name}" for p in region.outputs]
 
 
@@ -195,7 +195,7 @@ def _key(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> tup
 
 
 def _kept(cache: dict[Any, Any], key: Any, found: Any) -> Any:
-    """Keep what was found; the oldest goes where there are many."""
+    """Cache a result; the oldest one is evicted if there are many."""
     with Locked(_lock):
         if len(cache) >= MAX_PREPARED_CALLS:
             cache.pop(next(iter(cache)))
@@ -209,12 +209,12 @@ def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> Cu
 
 
 def prepare(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> CudaProgram:
-    """Text and launches for operands at these places, inputs first."""
+    """Text and launches for operands with these layouts, inputs first."""
     return _Preparation(region, places, sizes).program()
 
 
 class _Preparation:
-    """The tasks of a call, bound one after the other."""
+    """The tasks of a call, bound in order."""
 
     def __init__(self, region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> None:
         self.region, self.sizes = region, dict(sizes)
@@ -226,7 +226,7 @@ class _Preparation:
         self.chunks: dict[str, int] = {}  # of a buffer of partial results
 
     def program(self) -> CudaProgram:
-        """The call, made ready."""
+        """The prepared call."""
         named = [Names(task) for task in self.tasks]
         bound = [self._bind(*own) for own in zip(self.tasks, named, strict=True)]
         layouts = [own.layout if own else None for own in bound]
@@ -241,7 +241,7 @@ class _Preparation:
         return CudaProgram(text, tuple(launches), buffers, tuple(self.copied))
 
     def _read_late(self) -> list[str]:
-        """Inputs that a task reads after another has overwritten them, so a copy is read."""
+        """Inputs that a task reads after another has overwritten them, so they are copied."""
         found = []
         overwritten: set[str] = set()
         for task in self.tasks:
@@ -277,7 +277,7 @@ class _Preparation:
         return _Launch(name, tuple(pointers), numbers, bound.grid, bound.block)
 
     def _pointer(self, part: Input | Output) -> str:
-        """What an operand is called among the pointers of a call."""
+        """The name of an operand among the pointers of a call."""
         own = f"{'out' if isinstance(part, Output) else 'in'} {part.name}"
         if part.name in self.copied and isinstance(part, Input):
             return f"copy {part.name}"

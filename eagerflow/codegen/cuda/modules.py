@@ -1,4 +1,4 @@
-"""Modules: kernels that are compiled together, when the first of them is called."""
+"""Modules: kernels that are compiled together, at the first call of any of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from eagerflow.codegen.cuda.nest import Code, source
 from eagerflow.locks import Locked, reentrant_lock
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-"""What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
+"""The compiler's options: no contraction, so the GPU computes the CPU's bits."""
 
 
 class Module:
-    """Kernels of one text, which CuPy compiles at once and keeps on disk.
+    """Kernels in one text, which CuPy compiles at once and caches on disk.
 
-    A plan collects its kernels in one, so that the compiler reads what they share once.
+    A plan collects its kernels in one module, so that their common parts are compiled once.
     """
 
     def __init__(self, cupy: Any) -> None:
@@ -25,7 +25,7 @@ class Module:
         self._lock = reentrant_lock()
 
     def add(self, code: Code) -> Module:
-        """The module that these kernels are in: this one, until it has been compiled."""
+        """The module for new kernels: this one, until it has been compiled."""
         with Locked(self._lock):
             if self._text:
                 return Module(self._cupy).add(code)

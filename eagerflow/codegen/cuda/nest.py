@@ -1,8 +1,8 @@
 """The loops around the scalar instructions, as CUDA C: one kernel for each task of a region.
 
-Rows are walked once for each level of reductions that depend on each other; where a row fits in
-the registers of its threads it is loaded once, and what a later pass computes again from them
-the compiler finds to be known. Nothing here was run on a GPU yet.
+Rows are traversed once for each level of dependent reductions; a row that fits in the registers of
+its threads is loaded once, and the compiler eliminates recomputation from registers in later
+passes. Nothing here was run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eagerflow.codegen.region import (
 
 
 class Code(NamedTuple):
-    """The text of kernels, and of the functions that they call, which may stand in any module."""
+    """The text of kernels, and of the functions that they call, for use in any module."""
 
     functions: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -35,7 +35,7 @@ class Code(NamedTuple):
 def kernel_names(
     region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout | None]
 ) -> list[str]:
-    """Names of the kernels of a region's tasks, such that other kernels have others."""
+    """Names of the kernels of a region's tasks, unique to their text."""
     about = f"{region.key} {[task.kind for task in tasks]} {layouts}"
     tag = blake2b(about.encode(), digest_size=6).hexdigest()
     return [f"{identifier(region.name)}_{number}_{tag}" for number in range(len(tasks))]
@@ -61,12 +61,12 @@ def source(codes: Iterable[Code]) -> str:
 
 
 def parameters(task: Task, layout: CudaLayout) -> tuple[str, ...]:
-    """Names of the numbers that a kernel is given, in order, after the pointers."""
+    """Names of a kernel's numbers, in order, after the pointers."""
     return _WRITERS[task.kind](task, layout, {}, "").numbers()
 
 
 class _Elements(KernelWriter):
-    """A loop over packs of elements, by as many threads as there are."""
+    """A loop over packs of elements, with a thread for each."""
 
     def body(self) -> None:
         lanes, threads = self.layout.vector, self.layout.threads
@@ -93,7 +93,7 @@ class _Rows(KernelWriter):
     """Rows, each by some threads of a warp or by a block, in passes."""
 
     begin, end = "", "width"
-    """Where the part of a row begins, and ends, that is walked along."""
+    """The start and the end of the part of a row that is traversed."""
 
     def body(self) -> None:
         self._shared()
@@ -111,7 +111,8 @@ class _Rows(KernelWriter):
         self.code.open(f"for ({start}; base < rows; base += (long long)gridDim.x * {each})")
         self.there = each > 1
         if self.there:
-            # All lanes of a warp go on to its shuffles; those without a row repeat the last one.
+            # All lanes of a warp take part in its shuffles; those without a row repeat the last
+            # one.
             line("const bool there = base + threadIdx.y < rows;")
         if self.layout.outer:
             row = "(there ? base + threadIdx.y : rows - 1)" if self.there else "base"
@@ -126,7 +127,7 @@ class _Rows(KernelWriter):
     def _passes(self) -> None:
         plan, single = self.task.schedule, self.task.schedule.row_outputs()
         held = self._hold()
-        # What costs much and is needed again stays in registers, where a row fits in them.
+        # Expensive values that are needed again stay in registers, if a row fits in them.
         keeping = self.moving.intersection(plan.kept if self.layout.steps else ())
         registers = {name: f"{variable(name)}_row" for name in sorted(keeping)}
         for name, row in registers.items():
@@ -147,13 +148,13 @@ class _Rows(KernelWriter):
         self.code.line(f"{c_type(dtype)} {name}[{self.layout.steps}][{self.layout.vector}];")
 
     def _fixed_up_to(self, number: int) -> None:
-        """Append what the innermost loop does not change, once so many passes have ended."""
+        """Append values that are invariant in the innermost loop, after a number of passes."""
         depths = self.task.schedule.depths
         wanted = [n for n, depth in depths.items() if depth <= number and n not in self.moving]
         self.fixed_values(wanted)
 
     def _hold(self) -> dict[str, str]:
-        """Append the loads of a whole row into registers, where it has few enough packs."""
+        """Append the loads of a whole row into registers, if it has few enough packs."""
         if not self.layout.steps:
             return {}
         self._fixed_up_to(0)
@@ -202,7 +203,7 @@ class _Rows(KernelWriter):
         self.count(self.end)
 
     def count(self, end: str) -> None:
-        """Append how many elements of the pack exist."""
+        """Append the number of existing elements of the pack."""
         super().count(end)
         if self.there:
             self.code.lines[-1] = self.code.lines[-1].replace("const int count", "int count")
@@ -221,7 +222,7 @@ class _Rows(KernelWriter):
     def _single(self, outputs: list[Output]) -> None:
         """One number for each row, by its first thread."""
         if any(o.inplace for o in outputs):
-            # All threads must have read what is overwritten now.
+            # All threads must have read the values that are overwritten now.
             self.code.line("__syncthreads();" if self.layout.lanes > 32 else "__syncwarp();")
         self.code.open(f"if (threadIdx.x == 0{' && there' if self.there else ''})")
         for out in outputs:
@@ -252,7 +253,7 @@ class _Chunks(_Rows):
 
 
 class _Columns(KernelWriter):
-    """Columns, a piece of each by each block: lines of threads share out its rows."""
+    """Columns, a piece of each by each block: lines of threads divide its rows."""
 
     def body(self) -> None:
         line = self.code.line
@@ -296,14 +297,14 @@ class _Columns(KernelWriter):
         self.known = before
 
     def place(self, name: str, *more: str) -> str:
-        """The offset of a walk at a row and column; at row 0 of what does not move with rows."""
+        """The offset of a walk at a row and column; at row 0 if it does not vary with rows."""
         sides = [self.offset(name, "i")]
         if self.walks[name] != BROADCAST:
             sides.append(self.offset(name, "o"))
         return " + ".join([*sides, *(m for m in more if m != "0")])
 
     def step(self, name: str, index: str) -> str:
-        """Nothing: ``place`` has told all."""
+        """Nothing: ``place`` has done it."""
         return "0"
 
     def _store(self) -> None:

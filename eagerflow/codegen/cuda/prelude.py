@@ -1,8 +1,8 @@
-"""What all generated CUDA C begins with: types in memory, loads, reductions, random bits.
+"""The prelude of all generated CUDA C: types in memory, loads, reductions, random bits.
 
-It includes nothing, so that it compiles without any header, and uses only what CUDA has had
-since threads of a warp are synchronised by name (CUDA 9, sm_70). Small floats are converted by
-bit operations. Compiled for GPUs and run on CPUs in the tests; not run on a GPU yet.
+It includes no headers, and uses only features since the explicit synchronization of warps (CUDA 9,
+sm_70). Small floats are converted by bit operations. Compiled for GPUs and run on CPUs in the
+tests; not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ __device__ __forceinline__ T reduce_block(const T (&parts)[N], T *shared) {
 
 
 def _small_floats() -> str:
-    """Device functions for types that are numbers in memory only."""
+    """Device functions for types that are only used in memory."""
     code = CudaCode()
     for dtype in WIDENED:
         code.define(f"widened_{dtype}", WIDENED[dtype], ["uint16"])
@@ -157,7 +157,7 @@ def _small_floats() -> str:
 
 
 def _constants() -> str:
-    """Those of the generator."""
+    """Device functions of the random generator."""
     words = {"FACTOR": MULTIPLIERS, "STEP": KEY_STEPS}
     return "\n".join(
         f"constexpr unsigned long long {name}_{i} = {word:#x}ull;"
@@ -167,4 +167,4 @@ def _constants() -> str:
 
 
 SUPPORT = f"{_small_floats()}\n\n{_MEMORY}\n{_ARITHMETIC}\n{_constants()}\n{_RANDOM}\n{_REDUCTIONS}"
-"""The text, which stands above the kernels of a module."""
+"""The text that precedes the kernels of a module."""

@@ -1,10 +1,10 @@
-"""Tasks: the launches that a region is cut into, in an order in which they may run.
+"""Tasks: the launches of a region, in a valid order.
 
-A launch cannot wait for all of its blocks, so what needs all rows is a launch of its own. There
-are four kinds: ``elements`` (no reductions), ``rows`` (each row by the threads of a warp or
-block, with everything that depends on its reductions), ``chunks`` (a piece of a long row by each
-block, one number for each piece) and ``columns`` (a piece of the columns by each block). What one
-task leaves for others is kept in buffers, which are named like the value, with ``%`` before it.
+A launch cannot synchronize all of its blocks, so values that depend on all rows need a separate
+launch. There are four kinds: ``elements`` (no reductions), ``rows`` (each row by the threads of a
+warp or block, with everything that depends on its reductions), ``chunks`` (a piece of a long row by
+each block, one number for each piece) and ``columns`` (a piece of the columns by each block).
+Values for later tasks are kept in buffers, which are named like the value, with ``%`` before it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from eagerflow.codegen.schedule import Schedule
 from eagerflow.runtime.properties import cached_property
 
 CHUNK = "chunk of it"
-"""The axis of partial results; no region's axis can have this name, which holds blanks."""
+"""The axis of partial results; its name contains blanks, so no region's axis has it."""
 
 
 def identifier(name: str) -> str:
-    """A name as a word of the code."""
+    """A name as an identifier in the code."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
 
 
 @dataclass(frozen=True)
 class Task(LoopNest):
-    """One launch: what it reads, computes and writes, and the axes that it walks along.
+    """One launch: its inputs, statements and outputs, and the axes that it traverses.
 
-    ``inner`` are the axes of a row (of the columns, in a task of columns); inputs and outputs
-    whose names begin with ``%`` are buffers.
+    ``inner`` are the axes of a row (of the columns, in a task of columns); names of inputs and
+    outputs that begin with ``%`` are buffers.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class Task(LoopNest):
 
     @cached_property
     def extents(self) -> list[Statement]:
-        """The statements that give the size of an axis."""
+        """The statements that return the size of an axis."""
         return [s for s in self.body if s.instruction == "extent"]
 
     @property
@@ -82,8 +82,8 @@ class Task(LoopNest):
 def plan(region: Region, split: bool, direct: bool) -> tuple[Task, ...]:
     """The tasks of a region, in order.
 
-    ``split`` cuts rows into chunks, ``direct`` says that columns need no second stage; where an
-    input is overwritten they have one nevertheless, so that all reading comes before it.
+    ``split`` cuts rows into chunks, ``direct`` means that columns need no second stage; if an input
+    is overwritten they have one nevertheless, so that all reads come before it.
     """
     return tuple(_Planner(region, split, direct).tasks())
 
@@ -99,7 +99,7 @@ class _Planner:
         inplace = any(o.inplace for o in region.outputs)
         self.direct = direct and not inplace
         self.merge = not inplace  # rows may write outputs before the columns have been read
-        self.saved: set[str] = set()  # values of rows that are in buffers
+        self.saved: set[str] = set()  # values of rows in buffers
 
     def tasks(self) -> Iterable[Task]:
         self.wanted = self._to_save()
@@ -123,13 +123,13 @@ class _Planner:
     # What depends on what ------------------------------------------------------------------------
 
     def _needs(self, names: Iterable[str], known: set[str]) -> set[str]:
-        """The values that these are computed from, themselves included, down to known ones."""
+        """The values that these are computed from, including themselves, down to known ones."""
         return dependencies(
             names, lambda n: () if n in known else self.region.statement(n).operands
         )
 
     def _reductions(self, names: Iterable[str], known: set[str]) -> list[str]:
-        """The row reductions among what these values need, those that are known left out."""
+        """The row reductions that these values need, except known ones."""
         return [
             s.name
             for s in self.region.body
@@ -137,7 +137,7 @@ class _Planner:
         ]
 
     def _frontier(self, names: Iterable[str]) -> set[str]:
-        """The numbers of a row, made from its reductions, that these values use directly."""
+        """The per-row numbers, made from reductions, that these values use directly."""
         row = set(self.region.row_axes)
         every = {
             s.name
@@ -147,7 +147,7 @@ class _Planner:
         return self._needs(names, every) & every
 
     def _to_save(self) -> set[str]:
-        """Numbers of rows that go through buffers: columns use them, or odd outputs."""
+        """Per-row numbers that go through buffers: used by columns, or by outputs of other axes."""
         found = self._frontier(str(c.operands[0]) for c in self.columns)
         row = set(self.region.row_axes)
         for out in self.outputs:
@@ -158,7 +158,7 @@ class _Planner:
     # Rows ----------------------------------------------------------------------------------------
 
     def _groups(self) -> tuple[_Groups, _Groups]:
-        """Outputs of tasks of rows, and of elements, by the axes of the task that writes them."""
+        """Outputs of tasks of rows, and of elements, by the axes of the writing task."""
         row = set(self.region.row_axes)
         rows: _Groups = {}
         elements: _Groups = {}
@@ -242,7 +242,7 @@ class _Planner:
     # Columns -------------------------------------------------------------------------------------
 
     def _column_groups(self) -> list[list[Statement]]:
-        """Column reductions that walk along the same axes."""
+        """Column reductions over the same axes."""
         groups: dict[object, list[Statement]] = {}
         for c in self.columns:
             groups.setdefault((c.over, c.axes), []).append(c)
@@ -267,7 +267,7 @@ class _Planner:
             parts = [self._partial(name, (CHUNK, *axes)) for name in names]
             first = self._task("columns", over, axes, parts)
             finish.append(self._total("columns", (CHUNK,), axes, names, [*outputs, *kept]))
-        for out in later:  # a total that is repeated along axes which it does not vary along
+        for out in later:  # a total broadcast along axes that it does not have
             part = Input(f"%{out.value}", self.region.statement(out.value).dtype, axes)
             given = Output(out.name, part.name, out.dtype, out.axes, out.inplace)
             finish.append(Task("elements", out.axes[:-1], out.axes[-1:], (part,), (), (given,)))

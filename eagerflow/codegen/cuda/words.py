@@ -1,7 +1,7 @@
-"""Small values of the host as numbers of a kernel, which is the one way that never waits.
+"""Small host values as kernel arguments, the only transfer that never blocks.
 
-A copy from memory that the system may move has to wait until the driver has it elsewhere; what a
-kernel is given as numbers goes with its launch.
+A copy from pageable memory blocks until the driver has staged it; arguments of a kernel are passed
+with its launch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from eagerflow.codegen.cuda.modules import Module
 from eagerflow.codegen.cuda.nest import Code
 
-WORDS = 16  # of eight bytes, that one launch takes along
+WORDS = 16  # of eight bytes, per launch
 BYTES = 8 * WORDS
 
 _NAMES = [f"w{n}" for n in range(WORDS)]
@@ -27,13 +27,13 @@ _KERNEL = f"""extern "C" __global__ void __launch_bounds__({BYTES}) store_words(
 
 
 class WordStore:
-    """Writes values of the host to memory of a GPU, as they are at the call."""
+    """Writes host values to a GPU's memory, as they are at the call."""
 
     def __init__(self, cupy: Any) -> None:
         self._module = Module(cupy).add(Code((), (_KERNEL,)))
 
     def __call__(self, device: int, address: int, values: np.ndarray[Any, Any]) -> None:
-        """Store all bytes of ``values`` from an address of the current GPU on."""
+        """Store all bytes of ``values`` at an address of the current GPU."""
         store = self._module.function(device, "store_words")
         data = np.ascontiguousarray(values).tobytes()
         for start in range(0, len(data), BYTES):

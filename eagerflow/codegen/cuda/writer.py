@@ -1,6 +1,6 @@
-"""What all kernels have in common: their heads, places of operands, values and packs.
+"""Common parts of all kernels: signatures, positions of operands, values and packs.
 
-What is constant in the innermost loop is loaded and computed before it.
+Invariants of the innermost loop are loaded and computed before it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from eagerflow.codegen.region import (
 
 
 class KernelWriter:
-    """One kernel while it is written; each kind of task has a subclass.
+    """A kernel under construction; each kind of task has a subclass.
 
-    ``fixed`` are values that the innermost loop does not change. ``known`` are the operands that
-    may be used at the place that is being written.
+    ``fixed`` are invariants of the innermost loop. ``known`` are the operands available at the
+    current position.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class KernelWriter:
         self.index = "long long" if layout.wide else "unsigned int"
 
     def _find_moving(self) -> set[str]:
-        """Names of the values that differ from one step of the innermost loop to the next."""
+        """Names of the values that vary in the innermost loop."""
         found: set[str] = set()
         for part in self.parts():
             if isinstance(part, Input):
@@ -66,17 +66,17 @@ class KernelWriter:
         return found
 
     def inputs(self) -> list[Input]:
-        """The inputs, those that are looked up after the others."""
+        """The inputs; index inputs of lookups come first."""
         return sorted(self.task.inputs, key=lambda p: p.gather is not None)
 
     def parts(self) -> list[Input | Statement]:
-        """Inputs and statements in an order in which they can be computed."""
+        """Inputs and statements in a valid order of computation."""
         return [*self.inputs(), *self.task.body]
 
     # The head ------------------------------------------------------------------------------------
 
     def numbers(self) -> tuple[str, ...]:
-        """Names of the parameters that are numbers."""
+        """Names of the numeric parameters."""
         names = ["rows", "width"]
         names += ["chunk"] if self.task.kind in ("chunks", "columns") else []
         names += [f"size_{n}" for n in range(len(self.task.extents))]
@@ -107,7 +107,7 @@ class KernelWriter:
         return "\n".join([f"{head} {self.name}(", _wrapped(given), ") {", *self.code.lines, "}"])
 
     def body(self) -> None:
-        """Append what the kernel does."""
+        """Append the body of the kernel."""
         raise NotImplementedError
 
     # Places --------------------------------------------------------------------------------------
@@ -125,24 +125,24 @@ class KernelWriter:
             self.code.line(f"const {self.index} {side}0 = {rest};")
 
     def offset(self, name: str, side: str) -> str:
-        """The elements that indices along the axes of a side lead away from the start."""
+        """The offset in elements for indices along the axes of a side."""
         count = self.layout.outer if side == "o" else self.layout.inner
         return " + ".join(f"{side}{n} * {name}_{side}{n}" for n in range(count)) or "0"
 
     def row_places(self) -> None:
-        """Append where each walk begins in the row that is written about."""
+        """Append the start of each walk in the current row."""
         self.split_index("row", "o")
         for name in self.names.names:
             if self.layout.outer:
                 self.code.line(f"const long long {name}_at = {self.offset(name, 'o')};")
 
     def place(self, name: str, *more: str) -> str:
-        """The offset of a walk in its row, and more."""
+        """The offset of a walk in its row, plus an amount."""
         terms = [f"{name}_at"] if self.layout.outer else []
         return " + ".join([*terms, *more]) or "0"
 
     def step(self, name: str, index: str) -> str:
-        """The offset of an element of the row."""
+        """The offset of an element in the row."""
         if self.walks[name] == BROADCAST or not self.layout.inner:
             return "0"
         if self.layout.inner > 1:  # split_index has been written
@@ -152,25 +152,25 @@ class KernelWriter:
     # Values --------------------------------------------------------------------------------------
 
     def operand(self, operand: str | Constant) -> CudaOperand:
-        """A value that is known at this place, or a number."""
+        """A value that is known at this position, or a number."""
         if isinstance(operand, Constant):
             return literal(operand.value, operand.dtype)
         return self.known[operand]
 
     def looked_up(self, part: Input) -> list[str]:
-        """The offset of the row that is looked up, if it is."""
+        """The offset of the looked-up row, if there is a lookup."""
         if part.gather is None:
             return []
         return [f"(long long){self.known[part.gather].text} * {self.names.of(part)}_rows"]
 
     def load_fixed(self, part: Input) -> None:
-        """Append the load of a value that the innermost loop does not change."""
+        """Append the load of an invariant of the innermost loop."""
         name = self.names.of(part)
         text = f"widen({name}[{self.place(name, *self.looked_up(part))}])"
         self._name(part, text, value_type(part.dtype))
 
     def _name(self, part: Input | Statement, text: str, dtype: str) -> None:
-        """Append the line that gives a value its name."""
+        """Append the line that names a value."""
         self.known[part.name] = self.code.value(text, dtype, variable(part.name))
 
     def statement(self, part: Statement, index: str = "") -> None:
@@ -208,14 +208,14 @@ class KernelWriter:
                 self.code.line(f"Philox {self.names.of(part)}_draw;")
 
     def needs(self, names: Iterable[str]) -> list[Input | Statement]:
-        """What must be loaded or computed for these values, in order; known ones are left out."""
+        """The loads and statements that these values need, in order, except known ones."""
         wanted = dependencies(
             names, lambda n: () if n in self.known else self.task.statement(n).operands
         )
         return [p for p in self.parts() if p.name in wanted and p.name not in self.known]
 
     def fixed_values(self, names: Iterable[str]) -> None:
-        """Append all that these values need and the innermost loop does not change."""
+        """Append all invariants of the innermost loop that these values need."""
         for part in self.needs(names):
             if part.name in self.moving or part in self.task.reductions:
                 continue
@@ -231,9 +231,9 @@ class KernelWriter:
         return self.layout.inner <= 1 and (part.gather is None or part.gather not in self.moving)
 
     def neighbours(self, name: str, *more: str) -> tuple[str, str, str]:
-        """How neighbours of a row from ``first`` on are reached.
+        """The access to neighbors of a row from ``first`` on.
 
-        What the functions that move them are called, where they begin, and their step apart.
+        The suffix of the load and store functions, the start, and the stride.
         """
         if self.walks[name] == PACKED:
             return "pack", f"{name} + {self.place(name, *more, 'first')}", ""
@@ -241,20 +241,20 @@ class KernelWriter:
         return "each", f"{name} + {self.place(name, *more, f'first * {step}')}", f" {step},"
 
     def load_pack(self, part: Input, into: str) -> None:
-        """Append the load of neighbours of a row."""
+        """Append the load of neighboring elements of a row."""
         name, lanes = self.names.of(part), self.layout.vector
         kind, start, step = self.neighbours(name, *self.looked_up(part))
         self.code.line(f"load_{kind}<{lanes}>({into}, {start},{step} count);")
 
     def load_each(self, part: Input) -> None:
-        """Append the load of one element, where it exists."""
+        """Append the load of one element, if it exists."""
         name, dtype = self.names.of(part), value_type(part.dtype)
         place = self.place(name, *self.looked_up(part), self.step(name, "first + k"))
         text = f"k < count ? widen({name}[{place}]) : ({c_type(dtype)})0"
         self._name(part, text, dtype)
 
     def count(self, end: str) -> None:
-        """Append how many elements of the pack exist."""
+        """Append the number of existing elements of the pack."""
         lanes = self.layout.vector
         self.code.line(
             f"const int count = {end} - first < {lanes} ? (int)({end} - first) : {lanes};"
@@ -263,9 +263,9 @@ class KernelWriter:
     def pack(
         self, reductions: Sequence[Statement], outputs: Sequence[Output], held: dict[str, str]
     ) -> None:
-        """Append what is done with a pack: loads, the loop over its elements, stores.
+        """Append the processing of a pack: loads, the loop over its elements, stores.
 
-        ``held`` are inputs whose packs are loaded already.
+        ``held`` are inputs with packs that are loaded already.
         """
         roots = [*(str(s.operands[0]) for s in reductions), *(o.value for o in outputs)]
         parts = self.needs(roots)
@@ -297,7 +297,8 @@ class KernelWriter:
         for s in reductions:
             total = f"{variable(s.name)}_parts[k]"
             which = join(self.code, s.instruction, s.dtype)
-            # Joining nothing, and not a branch, so that the loop stays straight code.
+            # Combine with the neutral element instead of a branch, so that the loop stays
+            # straight-line.
             nothing = neutral(s.instruction, s.dtype).text
             value = f"k < count ? {self.operand(s.operands[0]).text} : {nothing}"
             self.code.line(f"{total} = {which}({total}, {value});")
@@ -319,12 +320,12 @@ class KernelWriter:
 
 
 def variable(name: str) -> str:
-    """The name of a value in the code."""
+    """The identifier of a value in the code."""
     return f"v_{identifier(name)}"
 
 
 def _wrapped(parts: Iterable[str]) -> str:
-    """Parameters in lines of no more than a hundred characters."""
+    """Parameters in lines of at most a hundred characters."""
     lines = [""]
     for part in parts:
         if len(lines[-1]) + len(part) > 92:

@@ -1,4 +1,4 @@
 """Elementary functions for generated code, each written once in terms of simpler instructions.
 
-``table.py`` gathers them; ``parts.py`` holds the steps that several of them, and ops, share.
+``table.py`` collects them; ``parts.py`` has the steps shared by several of them, and by ops.
 """

@@ -1,4 +1,4 @@
-"""Functions that are a few instructions: signs, tests, roots and integer division."""
+"""Functions of a few instructions: signs, tests, roots and integer division."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def sign(s: Any, x: Any) -> Any:
 
 
 def isnan(s: Any, x: Any) -> Any:
-    """Whether it is no number."""
+    """Whether it is NaN."""
     return s.not_equal(x, x)
 
 
@@ -90,7 +90,7 @@ def isfinite(s: Any, x: Any) -> Any:
 
 
 def signbit(s: Any, x: Any) -> Any:
-    """Whether the sign is set, as it is in -0."""
+    """Whether the sign bit is set, as in -0."""
     bits, _ = _bits(s, x)
     return s.less(bits, 0)
 
@@ -98,8 +98,8 @@ def signbit(s: Any, x: Any) -> Any:
 def hypot(s: Any, x: Any, y: Any) -> Any:
     """sqrt(x^2 + y^2), within 2 units in the last place.
 
-    Large and small numbers are scaled, so that no square overflows or is denormal; infinity if
-    one of them is, even if the other one is NaN.
+    Large and small numbers are scaled, so that no square overflows or is denormal; infinity if one
+    of them is infinite, even if the other one is NaN.
     """
     high, low, shift = (60, -40, 90) if x.dtype == "float32" else (500, -400, 700)
     x, y = s.abs(x), s.abs(y)
@@ -116,7 +116,7 @@ def hypot(s: Any, x: Any, y: Any) -> Any:
 
 
 def nextafter(s: Any, x: Any, y: Any) -> Any:
-    """The number that follows x in the direction of y; y where they are equal."""
+    """The next number after x in the direction of y; y if they are equal."""
     bits, kind = _bits(s, x)
     # The bits of floats of one sign are ordered like their magnitudes.
     inward = s.not_equal(s.less(x, y), s.greater(x, 0))
@@ -129,7 +129,7 @@ def nextafter(s: Any, x: Any, y: Any) -> Any:
 
 
 def _both(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Two operands, of which one may be a Python number."""
+    """Two operands, one of which may be a Python number."""
     if isinstance(a, (int, float)):
         return s.constant(a, b.dtype), b
     if isinstance(b, (int, float)):
@@ -138,7 +138,7 @@ def _both(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _against(s: Any, rest: Any, divisor: Any) -> Any:
-    """Whether a remainder is not 0 and has the other sign than the divisor."""
+    """Whether a remainder is not 0 and its sign differs from that of the divisor."""
     differ = s.not_equal(s.less(rest, 0), s.less(divisor, 0))
     return s.logical_and(s.not_equal(rest, 0), differ)
 
@@ -155,7 +155,7 @@ def floor_divide(s: Any, a: Any, b: Any) -> Any:
     ratio = s.divide(a, b)
     whole = s.divide(s.subtract(a, rest), b)
     whole = s.select(_against(s, rest, b), s.subtract(whole, 1), whole)
-    # It is an integer but for rounding.
+    # It is an integer up to rounding.
     down = s.floor(whole)
     down = s.select(s.greater(s.subtract(whole, down), 0.5), s.add(down, 1), down)
     zero = s.copysign(s.constant(0, b.dtype), ratio)
@@ -164,7 +164,7 @@ def floor_divide(s: Any, a: Any, b: Any) -> Any:
 
 
 def remainder(s: Any, a: Any, b: Any) -> Any:
-    """What floor_divide leaves, with the sign of b: by 0 it is NaN of floats, 0 of integers."""
+    """The remainder of floor_divide, with the sign of b: by 0, NaN for floats, 0 for integers."""
     a, b = _both(s, a, b)
     if not is_float(b.dtype):
         rest = s.subtract(a, s.multiply(s.quotient(a, b), b))

@@ -90,12 +90,12 @@ _ERF_FAR = {
 
 
 def erf(s: Any, x: Any) -> Any:
-    """The error function, at most 2 units in the last place off.
+    """The error function, within 2 units in the last place.
 
-    Near 0 it is x + x P(x²). Farther out it is 1 - Q(|x|)^4 (in float64 ^8): that root of
-    erfc is so smooth that a polynomial of the same degree as P fits it, and both
-    share their instructions. The form 1 - Q^16 is in Abramowitz and Stegun, 7.1.28, for 1 / Q;
-    the coefficients are minimax fits of our own.
+    Near 0 it is x + x P(x²). Farther out it is 1 - Q(|x|)^4 (in float64 ^8): that root of erfc is
+    so smooth that a polynomial of the same degree as P fits it, and both share instructions. The
+    form 1 - Q^16 is in Abramowitz and Stegun, 7.1.28, for 1 / Q; the coefficients are our own
+    minimax fits.
     """
     kind = x.dtype
     size = s.abs(x)
@@ -166,12 +166,12 @@ _ERFC_FAR = {
 
 
 def erfc(s: Any, x: Any) -> Any:
-    """1 - erf(x), at most 2 units in the last place off, as long as it is not zero.
+    """1 - erf(x), within 2 units in the last place, unless it is zero.
 
-    Near 0 it is (1 - x) - x P(x²) with the P of ``erf``. Farther out (1 + x) exp(x²) erfc(x) is
-    a smooth function of 1 / (1 + x), as Shepherd and Laframboise (1981) observed, and one
-    polynomial reaches to the end. The rounding errors of x², of the division, of the
-    logarithm of 2, of S and of the product are taken in by the last addition.
+    Near 0 it is (1 - x) - x P(x²) with the P of ``erf``. Farther out (1 + x) exp(x²) erfc(x) is a
+    smooth function of 1 / (1 + x), as Shepherd and Laframboise (1981) observed, and one polynomial
+    covers the range. The rounding errors of x², of the division, of the logarithm of 2, of S and of
+    the product are compensated in the last addition.
     """
     kind = x.dtype
     size = s.abs(x)
@@ -198,10 +198,10 @@ def _erfc_far(s: Any, x: Any) -> Any:
     high, low = LN2[kind]
     exponent = s.negative(square)
     n, bits = nearest(s, exponent, math.log2(math.e), 2 * FORMATS[kind].bias)
-    # A constant times n subtracts without rounding, as in exp; the small parts follow.
+    # A constant times n is subtracted exactly, as in exp; the small parts follow.
     r = s.fma(n, -high, exponent)
     r, r_error = quick_two_sum(s, r, s.fma(n, -low, s.negative(square_error)))
-    # e^r = 1 + r + r² (...): the first coefficient of EXP is 1, and needs no rounding of its own.
+    # e^r = 1 + r + r² (...): the first coefficient of EXP is 1, and needs no rounding.
     curved = s.fma(s.multiply(r, r), horner(s, r, EXP[kind][1:]), s.add(slip, r_error))
     value = s.add(factor, s.fma(factor, r, s.fma(factor, curved, factor_error)))
     return scaled(s, value, n, bits)

@@ -1,7 +1,7 @@
 """Exponentials: e^x, 2^x, e^x - 1, and the logistic sigmoid.
 
 x = n ln 2 + r with an integer n and |r| <= ln 2 / 2; a minimax polynomial gives e^r, and 2^n is
-put together from bits (Cody & Waite, Software Manual for the Elementary Functions, 1980). The
+assembled from bits (Cody & Waite, Software Manual for the Elementary Functions, 1980). The
 coefficients were found with Remez's algorithm, each rounded before the next ones were fitted.
 """
 
@@ -76,8 +76,8 @@ _EXPM1 = {
         2.0883363653083366e-09,
     ),
 }
-# Below the first, e^x rounds to 0, above the second to infinity; n stays within what
-# two_powers can do.
+# Below the first, e^x rounds to 0, above the second to infinity; n stays in the range of
+# two_powers.
 _RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
 _RANGE2 = {"float32": (-151.0, 128.0), "float64": (-1076.0, 1024.0)}
 
@@ -93,9 +93,9 @@ def reduced_exp(s: Any, x: Any, offset: int) -> tuple[Any, Any, Any]:
 def scaled_expm1(s: Any, x: Any, shift: int) -> Any:
     """(e^x - 1) / 2^shift, for x in a range where no 2^(n - shift) overflows or is denormal.
 
-    n times the nearest number to ln 2 subtracts from x without any rounding, since the last
-    bit of neither is worth less than that of the difference. What is wrong with that
-    number, times n, is added where its rounding matters little: to the polynomial's part.
+    Subtracting n times the nearest number to ln 2 from x is exact, since the last bits of both are
+    worth at least that of the difference. The error of that number, times n, is added where its
+    rounding matters little: to the polynomial's part.
     """
     high, low = LN2[x.dtype]
     n, bits = nearest(s, x, math.log2(math.e), FORMATS[x.dtype].bias - shift)
@@ -111,7 +111,7 @@ def scaled_expm1(s: Any, x: Any, shift: int) -> Any:
 def exp(s: Any, x: Any) -> Any:
     """e^x, within 1 unit in the last place.
 
-    The scale 2^n comes in two factors, so that results below the normal range are rounded once.
+    The scale 2^n is split into two factors, so that denormal results are rounded once.
     """
     low, high = _RANGE[x.dtype]
     x = at_most(s, at_least(s, x, low), high)
@@ -119,7 +119,7 @@ def exp(s: Any, x: Any) -> Any:
 
 
 def exp2(s: Any, x: Any) -> Any:
-    """2^x, within 1 unit in the last place: the fraction is found without any rounding."""
+    """2^x, within 1 unit in the last place: the fraction is exact."""
     low, high = _RANGE2[x.dtype]
     x = at_most(s, at_least(s, x, low), high)
     n, bits = nearest(s, x, 1, 2 * FORMATS[x.dtype].bias)
@@ -132,7 +132,7 @@ def expm1(s: Any, x: Any) -> Any:
     """e^x - 1, within 2 units in the last place."""
     low, high = {"float32": (-18.0, 89.0), "float64": (-38.0, 710.0)}[x.dtype]
     inside = at_most(s, at_least(s, x, low), high)
-    # Half of it: e^x overflows only where doubling does.
+    # Half of it: e^x only overflows if doubling does.
     half = scaled_expm1(s, inside, 1)
     tiny = s.less(s.abs(x), 2.0**-60)
     return s.select(tiny, x, s.add(half, half))

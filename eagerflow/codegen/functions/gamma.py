@@ -11,9 +11,9 @@ __all__ = ["BOUNDS", "lgamma"]
 
 BOUNDS: dict[str, tuple[float, float]] = {"lgamma": (2.0, 2.0)}
 """The largest errors, in float32 and in float64, in units in the last place of the result; for
-negative arguments, among which there are zeros, in those of 1 where the result is smaller."""
+negative arguments, where the function has zeros, in those of 1 if the result is smaller."""
 
-# The tables for float32 are for float64 arithmetic too, with fewer terms.
+# The tables for float32 are also for float64 arithmetic, with fewer terms.
 # log gamma(2 + u) / u for -1 <= u <= 3/8, in powers of u + BASE_SHIFT
 _BASE_SHIFT = 0.296875
 _FIRST = 1.375
@@ -113,8 +113,8 @@ _Pair = tuple[Any, Any]
 def lgamma(s: Any, x: Any) -> Any:
     """The logarithm of |gamma(x)|; infinity at 0, at negative integers and at both infinities.
 
-    It is at most 2 units in the last place off, or twice the spacing of numbers next to 1 where
-    a negative argument gives a smaller result. float32 goes through float64.
+    The error is at most 2 units in the last place, or twice the spacing of numbers next to 1 if a
+    negative argument has a smaller result. float32 is computed in float64.
 
     From 27/8 on it is Stirling's formula, below that a polynomial for log gamma(z) / (z - 2)
     between 1 and 19/8, with z = x - 1, x, or x + 1 and the logarithm of x or x - 1. Negative
@@ -127,7 +127,7 @@ def lgamma(s: Any, x: Any) -> Any:
 
 
 def _of_double(s: Any, x: Any, accuracy: str) -> Any:
-    """The function of a float64, as good as ``accuracy`` asks."""
+    """The function of a float64, with the given accuracy."""
     size = s.abs(x)
     reflected = s.less(x, 0.0)
     high, low = _of_positive(s, size, reflected, accuracy)
@@ -145,7 +145,7 @@ def _of_double(s: Any, x: Any, accuracy: str) -> Any:
 
 
 def _log(s: Any, x: Any, accuracy: str) -> _Pair:
-    """The natural logarithm of a positive number, as a sum of two."""
+    """The natural logarithm of a positive number, as a sum of two numbers."""
     if accuracy == "float32":
         return s.log(x), s.constant(-0.0, "float64")
     log_high, log_low = log2_pair(s, x)
@@ -154,11 +154,11 @@ def _log(s: Any, x: Any, accuracy: str) -> _Pair:
 
 
 def _of_positive(s: Any, y: Any, plus_one: Any, accuracy: str) -> _Pair:
-    """Of y >= 0, log gamma(y), or log gamma(1 + y) where ``plus_one``, as a sum of two numbers."""
+    """For y >= 0, log gamma(y), or log gamma(1 + y) if ``plus_one``, as a sum of two numbers."""
     one = s.constant(1.0, "float64")
     far = s.greater_equal(y, _STIRLING)
     first, second = s.less(y, _FIRST), s.less(y, _FIRST + 1.0)
-    # gamma(1 + y) = y gamma(y): for the smallest y the polynomial gives the left side.
+    # gamma(1 + y) = y gamma(y): for the smallest y the polynomial computes the left side.
     times_y = s.logical_or(far, s.logical_xor(first, plus_one))
     rest = s.select(s.logical_or(far, second), one, s.subtract(y, 1.0))
     argument = s.multiply(rest, s.select(times_y, y, one))
@@ -169,7 +169,7 @@ def _of_positive(s: Any, y: Any, plus_one: Any, accuracy: str) -> _Pair:
 
 
 def _near(s: Any, y: Any, first: Any, second: Any, logarithm: _Pair, accuracy: str) -> _Pair:
-    """The function below STIRLING, for the right logarithm."""
+    """The function below STIRLING, given the logarithm that it needs."""
     one = s.constant(1.0, "float64")
     two = s.constant(2.0, "float64")
     below_two = s.subtract(y, s.select(first, one, s.select(second, two, 3.0)))
@@ -198,6 +198,6 @@ def _far(s: Any, y: Any, plus_one: Any, logarithm: _Pair, accuracy: str) -> _Pai
         s, s.multiply(half, logarithm[0]), s.constant(_HALF_LOG_TWO_PI[0], y.dtype)
     )
     total, lost = two_sum(s, high, part)
-    # Beyond the largest number there is no rest.
+    # Beyond the largest number there is no correction.
     low = s.select(s.equal(high, float("inf")), 0.0, s.add(s.add(error, lost), tail))
     return total, low

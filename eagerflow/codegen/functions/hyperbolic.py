@@ -15,14 +15,14 @@ BOUNDS = dict.fromkeys(("acosh", "asinh", "atanh", "cosh", "sinh", "tanh"), (2.0
 
 # From here on sinh and cosh overflow; a quarter of e^x does not yet.
 _LIMIT = {"float32": 89.5, "float64": 710.6}
-# Beyond these, x^2 + 1 is x^2, and much more than is needed for that.
+# Beyond these, x^2 + 1 rounds to x^2, with a wide margin.
 _LARGE = {"float32": 2.0**28, "float64": 2.0**60}
 
 
 def tanh(s: Any, x: Any) -> Any:
     """The hyperbolic tangent, within 2 units in the last place: q = m / (m + 2), m = e^2|x| - 1.
 
-    For small x, it is m / 2 - (m / 2) q: there the rounding errors of q hardly matter.
+    For small x, it is m / 2 - (m / 2) q: there the rounding errors of q are negligible.
     """
     away = s.abs(x)
     # From 10 or 20 on the result rounds to 1.
@@ -37,7 +37,7 @@ def tanh(s: Any, x: Any) -> Any:
 def sinh(s: Any, x: Any) -> Any:
     """The hyperbolic sine, within 2 units in the last place: 2 (h + q), q = h / (4 h + 1).
 
-    h is a quarter of e^|x| - 1, so that it overflows only where the result does. For small x it
+    h is a quarter of e^|x| - 1, so that it overflows only if the result does. For small x it
     is 2 (2 h - 4 h q): there the rounding errors of q hardly matter.
     """
     size = s.abs(x)

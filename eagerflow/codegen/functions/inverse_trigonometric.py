@@ -78,9 +78,9 @@ _HALF_PI = {
 
 
 def _folded(s: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Whether |x| > 1/2, the number whose arcsine is to be computed, and its z A(z).
+    """Whether |x| > 1/2, the reduced argument of the arcsine, and its z A(z).
 
-    It is |x| itself, or sqrt((1 - |x|) / 2): the sine of half the angle that misses to pi / 2.
+    It is |x| itself, or sqrt((1 - |x|) / 2): the sine of half the complementary angle.
     """
     size = s.abs(x)
     far = s.greater(size, 0.5)
@@ -90,22 +90,22 @@ def _folded(s: Any, x: Any) -> tuple[Any, Any, Any]:
 
 
 def asin(s: Any, x: Any) -> Any:
-    """The arcsine, at most 2 units in the last place off; NaN beyond [-1, 1].
+    """The arcsine, within 2 units in the last place; NaN beyond [-1, 1].
 
     For |x| > 1/2 it is pi / 2 - 2 asin(sqrt((1 - |x|) / 2)) (Cody and Waite 1980); the
-    polynomials are minimax fits of our own.
+    polynomials are our own minimax fits.
     """
     high, low = _HALF_PI[str(x.dtype)]
     far, root, curved = _folded(s, x)
     twice = s.multiply(root, -2.0)
-    # The first sum can be above 1 while the result is below, where last places count half.
+    # The first sum can exceed 1 while the result is below, where units are half as large.
     first, lost = quick_two_sum(s, s.constant(high, str(x.dtype)), twice)
     outer = s.add(first, s.fma(twice, curved, s.add(lost, low)))
     return s.copysign(s.select(far, outer, s.fma(root, curved, root)), x)
 
 
 def acos(s: Any, x: Any) -> Any:
-    """The arccosine, at most 2 units in the last place off; NaN beyond [-1, 1].
+    """The arccosine, within 2 units in the last place; NaN beyond [-1, 1].
 
     It is pi / 2 - asin(x), or 2 asin(sqrt((1 - x) / 2)) for x > 1/2, or pi minus that of -x for
     x < -1/2.
@@ -129,9 +129,9 @@ def _arctangent(s: Any, t: Any, high: Any, low: Any) -> Any:
 
 
 def atan(s: Any, x: Any) -> Any:
-    """The arctangent, at most 2 units in the last place off: for |x| > 1 from that of 1 / x.
+    """The arctangent, within 2 units in the last place: for |x| > 1 from that of 1 / x.
 
-    The polynomial is a minimax fit of our own.
+    The polynomial is our own minimax fit.
     """
     kind = str(x.dtype)
     size = s.abs(x)
@@ -144,9 +144,9 @@ def atan(s: Any, x: Any) -> Any:
 
 
 def atan2(s: Any, y: Any, x: Any) -> Any:
-    """The angle of the point (x, y), at most 2 units in the last place off.
+    """The angle of the point (x, y), within 2 units in the last place.
 
-    Zeros and infinities of both give the angles that C99 states: those of the signs of x and y.
+    If both are zero or infinite, the angles are those of C99, by the signs of x and y.
     """
     kind = str(x.dtype)
     above = s.abs(y)
@@ -154,7 +154,7 @@ def atan2(s: Any, y: Any, x: Any) -> Any:
     top = s.select(steep, s.negative(x), above)
     below = s.select(steep, above, x)
     size = s.abs(below)
-    # Of two infinities the quotient is 1, of two zeros 0.
+    # The quotient is 1 for two infinities, 0 for two zeros.
     alike = s.copysign(s.select(s.greater(size, 0.0), s.constant(1, kind), 0.0), below)
     t = s.select(s.equal(top, size), alike, s.divide(top, below))
     left = s.signbit(x)

@@ -1,6 +1,6 @@
 """Logarithms.
 
-x = 2^n m with m next to 1; log m is a minimax polynomial in f = m - 1 (float32), or one in
+x = 2^n m with m near 1; log m is a minimax polynomial in f = m - 1 (float32), or one in
 q = f / (2 + f) as in fdlibm's e_log.c (float64). The polynomials for float32 were found with
 Remez's algorithm, each coefficient rounded before the next ones were fitted.
 """
@@ -69,16 +69,16 @@ _LOG64 = (
     1.531383769920937332e-01,
     1.479819860511658591e-01,
 )
-# The least m: with it, no sum n log 2 + log m is much smaller than log m, where both cancel.
+# The least m: with it, no sum n log 2 + log m suffers from cancellation.
 _LOWEST = math.sqrt(0.5)
-# ln 2 with so few bits that n times it needs no rounding, and the rest.
+# ln 2 with so few bits that n times it is exact, and the remainder.
 _LN2_SHORT = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
 # log10(2) likewise.
 _LOG10_2_SHORT = {
     "float32": (0.301025390625, 4.605038981195214e-06),
     "float64": (3.01029995663611771306e-01, 3.69423907715893078616e-13),
 }
-# 1 / ln(base): the nearest number of the type, and the rest.
+# 1 / ln(base): the nearest number of the type, and the remainder.
 _SCALES = {
     (2, "float32"): (1.4426950216293335, 1.9259629911266175e-08),
     (2, "float64"): (1.4426950408889634, 2.0355273740931033e-17),
@@ -119,7 +119,7 @@ def _log_of_product(s: Any, n: Any, f: Any, f_low: Any = None) -> Any:
 
 
 def _with_borders(s: Any, x: Any, inside: Any, least: float = 0) -> Any:
-    """A logarithm: -inf at the least number, NaN below, infinity at infinity, NaN of NaN."""
+    """Special cases of a logarithm: -inf at the lower bound, NaN below, and infinity and NaN."""
     outside = s.select(s.equal(x, least), s.constant(-math.inf, x.dtype), math.nan)
     inside = s.select(s.equal(x, math.inf), x, inside)
     return s.select(s.greater(x, least), inside, outside)
@@ -171,16 +171,16 @@ def log1p(s: Any, x: Any) -> Any:
 
 
 def log_one_plus(s: Any, x: Any, rest: Any = None, doublings: Any = None) -> Any:
-    """log(1 + x + rest) + doublings * ln 2, for finite x above -1; of -0 it is 0.
+    """log(1 + x + rest) + doublings * ln 2, for finite x above -1; for -0 it is 0.
 
-    What 1 + x loses is added to the reduced f, as in fdlibm's s_log1p.c.
+    The rounding error of 1 + x is added to the reduced f, as in fdlibm's s_log1p.c.
     """
     form = FORMATS[x.dtype]
     total = s.add(x, 1)
     lost = s.subtract(x, s.subtract(total, 1))
     n, m = frexp_near_one(s, total, _LOWEST, denormal=False)
     n = n if doublings is None else s.add(n, doublings)
-    # 4 / 2^n, from how the bits of the exponent changed: 1 / 2^n can be 0.
+    # 4 / 2^n, from the change of the exponent's bits: 1 / 2^n can underflow.
     moved = s.subtract(s.bitcast(m, form.unsigned), s.bitcast(total, form.unsigned))
     scale = s.bitcast(s.add(moved, (form.bias + 2) << form.bits), x.dtype)
     if rest is None:

@@ -1,8 +1,8 @@
-"""What the elementary functions share: polynomials, clamps, and numbers taken apart.
+"""Parts of elementary functions: polynomials, clamps, and decompositions of numbers.
 
-All of it is straight-line code of a few scalar instructions. Adding 1.5 * 2^p (p: the stored bits
-of the significand) to a number of small magnitude rounds it to an integer, and leaves that
-integer in the low bits of the sum: so rounding and conversion cost one addition each.
+All are straight-line code of a few scalar instructions. Adding 1.5 * 2^p (p: the stored bits of the
+significand) to a number of small magnitude rounds it to an integer, and leaves that integer in the
+low bits of the sum: so rounding and conversion cost one addition each.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Format(NamedTuple):
 
     @property
     def shifter(self) -> float:
-        """1.5 * 2^bits, to which one adds to round to an integer."""
+        """1.5 * 2^bits; adding it rounds to an integer."""
         return 1.5 * 2.0**self.bits
 
     @property
     def smallest_normal(self) -> float:
-        """The smallest number that is not denormal."""
+        """The smallest normal number."""
         return 2.0 ** (1 - self.bias)
 
 
@@ -71,12 +71,12 @@ def horner(s: Any, x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def at_least(s: Any, x: Any, low: float) -> Any:
-    """The greater of x and a constant; NaN stays. One instruction, unlike ``maximum``."""
+    """The larger of x and a constant; NaN stays. One instruction, unlike ``maximum``."""
     return s.select(s.less(x, low), low, x)
 
 
 def at_most(s: Any, x: Any, high: float) -> Any:
-    """The lesser of x and a constant; NaN stays."""
+    """The smaller of x and a constant; NaN stays."""
     return s.select(s.greater(x, high), high, x)
 
 
@@ -93,38 +93,39 @@ def quick_two_sum(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def two_sum(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """A sum and its rounding error, whichever is the larger (Knuth, TAOCP volume 2, 4.2.2)."""
+    """A sum and its rounding error, in any order of magnitude (Knuth, TAOCP volume 2, 4.2.2)."""
     total = s.add(a, b)
     other = s.subtract(total, a)
     return total, s.add(s.subtract(a, s.subtract(total, other)), s.subtract(b, other))
 
 
 def nearest(s: Any, x: Any, factor: float, offset: int) -> tuple[Any, Any]:
-    """The integer n next to x * factor, and an unsigned one whose low bits hold n + offset."""
+    """The integer n nearest to x * factor, and an unsigned one with n + offset in its low bits."""
     shifter = FORMATS[x.dtype].shifter + offset
     shifted = s.add(x, shifter) if factor == 1 else s.fma(x, factor, shifter)
     return s.subtract(shifted, shifter), s.bitcast(shifted, FORMATS[x.dtype].unsigned)
 
 
 def power_of_two(s: Any, bits: Any, dtype: str) -> Any:
-    """2^n, for low bits that hold n + bias."""
+    """2^n, from low bits that hold n + bias."""
     return s.bitcast(s.bitwise_left_shift(bits, FORMATS[dtype].bits), dtype)
 
 
 def two_powers(s: Any, bits: Any, dtype: str) -> tuple[Any, Any]:
-    """Two numbers with the product 2^n, for low bits that hold n + 2 * bias.
+    """Two numbers with the product 2^n, from low bits that hold n + 2 * bias.
 
-    Neither overflows or is denormal where n is an exponent of any number of the type, so that
-    only the second of two multiplications rounds.
+    Neither overflows nor is denormal if n is the exponent of a number of the type, so that only the
+    second of two multiplications rounds.
     """
     half = s.bitwise_right_shift(bits, 1)
     return power_of_two(s, half, dtype), power_of_two(s, s.subtract(bits, half), dtype)
 
 
 def scaled(s: Any, y: Any, n: Any, bits: Any) -> Any:
-    """The number y * 2^n, rounded once; n comes as a float, and as low bits that hold n + 2 * bias.
+    """The number y * 2^n, rounded once; n is given as a float, and as low bits that hold n + 2 *
+    bias.
 
-    Some processors have an instruction for it, which gives the same bits.
+    Some processors have an instruction for it, with the same bits.
     """
     scale = getattr(s, "scale", None)
     found = None if scale is None else scale(y, n)
@@ -137,7 +138,7 @@ def scaled(s: Any, y: Any, n: Any, bits: Any) -> Any:
 def frexp_near_one(s: Any, x: Any, low: float, denormal: bool = True) -> tuple[Any, Any]:
     """A positive number as 2^n * m with m in [low, 2 * low): n as a float, and m.
 
-    ``low`` is between 1/2 and 1; ``denormal`` says whether x can be denormal. For 0, negative
+    ``low`` is between 1/2 and 1; ``denormal`` is whether x can be denormal. For 0, negative
     numbers, infinity and NaN the result is arbitrary.
     """
     form = FORMATS[x.dtype]
@@ -150,7 +151,7 @@ def frexp_near_one(s: Any, x: Any, low: float, denormal: bool = True) -> tuple[A
         less = s.constant(by - (grow << form.bits), form.unsigned)
         by = s.select(small, less, by)
     moved = s.add(s.bitcast(x, form.unsigned), by)
-    # An integer in the low bits of the shifter, taken for a float: converted by one subtraction.
+    # An integer in the low bits of the shifter, read as a float: converted by one subtraction.
     exponent = s.bitwise_right_shift(moved, form.bits)
     exponent = s.bitwise_or(exponent, _bits_of(form.shifter, x.dtype))
     n = s.subtract(s.bitcast(exponent, x.dtype), form.shifter + offset)

@@ -69,7 +69,7 @@ def _quotient(s: Any, f: Any, m: Any) -> _Pair:
 
 
 def log2_pair(s: Any, x: Any) -> _Pair:
-    """The logarithm to base 2 of a positive number as a sum, good to about 10 more bits.
+    """The logarithm to base 2 of a positive number as a sum, accurate to about 10 more bits.
 
     log m = 2 (q + q^3 / 3 + q^5 / 5 + ...) with q = (m - 1) / (m + 1); the terms up to the third
     are computed with twice the digits.
@@ -89,11 +89,11 @@ def log2_pair(s: Any, x: Any) -> _Pair:
 
 
 def _magnitude(s: Any, size: Any, y: Any) -> Any:
-    """|x|^y; 0, infinity and NaN as their logarithms tell."""
+    """|x|^y; 0, infinity and NaN as for their logarithms."""
     high, low = log2_pair(s, size)
     high = s.select(s.less(size, math.inf), high, size)
     high = s.select(s.equal(size, 0), -math.inf, high)
-    # Larger ones change nothing, but infinity times log 1 would.
+    # Larger ones do not matter, but infinity times log 1 would be NaN.
     y = at_most(s, at_least(s, y, -(2.0**80)), 2.0**80)
     exponent, rest = two_product(s, y, high)
     rest = s.fma(y, low, rest)
@@ -114,7 +114,7 @@ def power(s: Any, x: Any, y: Any) -> Any:
     whole = s.equal(s.floor(y), y)
     odd = s.logical_and(whole, s.not_equal(s.floor(half), half))
     result = s.select(odd, s.copysign(result, x), result)
-    # Negative numbers, but neither -0 nor -inf, have powers with whole exponents only.
+    # Negative numbers, except -0 and -inf, only have powers with integer exponents.
     finite_negative = s.logical_and(s.less(x, 0), s.less(size, math.inf))
     undefined = s.logical_and(finite_negative, s.logical_not(whole))
     result = s.select(undefined, math.nan, result)

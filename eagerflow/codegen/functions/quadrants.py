@@ -1,8 +1,8 @@
-"""Angles as multiples of a right angle plus what remains, for every finite number.
+"""Angles as multiples of a right angle plus a remainder, for every finite number.
 
 Angles of moderate size lose multiples of pi / 2 in three steps (Cody and Waite 1980); the fused
-multiply-add makes each step exact but for the last. Larger ones are multiplied by those bits of
-1 / (2 pi) alone that decide about the fraction of a turn (Payne and Hanek 1983).
+multiply-add makes each step exact but for the last. Larger ones are multiplied only by the
+bits of 1 / (2 pi) that determine the fraction of a turn (Payne and Hanek 1983).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Reduced", "reduced"]
 
 
 class Reduced(NamedTuple):
-    """An angle q * pi / 2 + high + low, where |high| is hardly beyond pi / 4.
+    """An angle q * pi / 2 + high + low, where |high| barely exceeds pi / 4.
 
     ``quadrant`` is an integer, of the size of the numbers, whose lowest two bits are those of q;
     ``low`` is below half a unit in the last place of ``high``.
@@ -50,7 +50,7 @@ _INVERSE_TURN = int(
 
 
 def _digits(first: int, last: int, exponent: int = 0) -> float:
-    """The part of 2^exponent / (2 pi) that its digits ``first`` to ``last`` make, cut after 53."""
+    """The part of 2^exponent / (2 pi) from its digits ``first`` to ``last``, truncated to 53."""
     within = (_INVERSE_TURN >> (1312 - last)) & ((1 << (last - first + 1)) - 1)
     surplus = max(0, within.bit_length() - 53)
     return math.ldexp(float(within >> surplus), surplus - last + exponent)
@@ -59,8 +59,8 @@ def _digits(first: int, last: int, exponent: int = 0) -> float:
 def reduced(s: Any, x: Any, *, precise: bool) -> Reduced:
     """A positive angle as right angles and a remainder; NaN for infinity and NaN.
 
-    Where the caller is not ``precise``, ``high`` is the nearest number or its neighbour, and
-    ``low`` is not to be used.
+    Unless ``precise``, ``high`` is the nearest number or its neighbor, and ``low`` must not be
+    used.
     """
     usual = _of_moderate(s, x, precise)
     far = s.greater_equal(x, _MODERATE[x.dtype])
@@ -88,7 +88,7 @@ def _of_moderate(s: Any, x: Any, precise: bool) -> Reduced:
 
 
 def _without_integer(s: Any, x: Any) -> Any:
-    """What remains of a number without the integer next to it."""
+    """The difference between a number and the nearest integer."""
     return s.subtract(x, s.round(x))
 
 
@@ -126,16 +126,16 @@ _LAST_CLASS = 20
 
 @cache
 def _pieces() -> tuple[float, ...]:
-    """1 / (2 pi) * 2^600 in pieces of 48 digits, of which the first ends at 2^-26 * 2^600."""
+    """1 / (2 pi) * 2^600 in pieces of 48 digits, the first of which ends at 2^-26 * 2^600."""
     ends = [26 + _WIDTH * k for k in range(_LAST_CLASS + 5)]
     return tuple(_digits(max(1, end - _WIDTH + 1), end, 600) for end in ends)
 
 
 def _digits_for(s: Any, x: Any) -> list[Any]:
-    """Five pieces of 1 / (2 pi) * 2^600; x and the first have a product below 2^100.
+    """Five pieces of 1 / (2 pi) * 2^600; the product of x and the first is below 2^100.
 
-    The class of x, k for 2^(30 + 48 k) <= x < 2^(78 + 48 k), is found bit by bit, and each bit
-    moves all pieces by as many places.
+    The class of x, k for 2^(30 + 48 k) <= x < 2^(78 + 48 k), is determined bit by bit, and each bit
+    shifts all pieces by as many positions.
     """
     size = x
     window: list[Any] = [s.constant(piece, "float64") for piece in _pieces()]
@@ -152,7 +152,7 @@ def _digits_for(s: Any, x: Any) -> list[Any]:
 
 
 def _on_grid(s: Any, x: Any) -> tuple[Any, Any]:
-    """A number below 2^3 rounded to a multiple of 2^-48, and what that leaves."""
+    """A number below 2^3 rounded to a multiple of 2^-48, and the remainder."""
     shifter = 1.5 * 2.0**4
     coarse = s.subtract(s.add(x, shifter), shifter)
     return coarse, s.subtract(x, coarse)

@@ -42,9 +42,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 COSTLY_FUNCTIONS = frozenset(
     FUNCTIONS.keys() - {"isfinite", "isinf", "isnan", "sign", "signbit", "square"}
 )
-"""Those that take so many instructions that a value is kept rather than computed again."""
+"""Functions of so many instructions that values are kept rather than recomputed."""
 
 BOUNDS: dict[str, tuple[float, float]] = {
     name: bound for module in _MODULES for name, bound in module.BOUNDS.items()
 }
-"""Function to its largest errors in units in the last place, in float32 and in float64."""
+"""From functions to their largest errors in units in the last place, in float32 and in float64."""

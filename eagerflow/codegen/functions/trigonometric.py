@@ -40,7 +40,7 @@ _COSINE = {
 
 
 def sin(s: Any, x: Any) -> Any:
-    """The sine of an angle, at most 2 units in the last place off, for every finite number.
+    """The sine of an angle, within 2 units in the last place, for every finite number.
 
     The angle is reduced to [-pi / 4, pi / 4] (``quadrants.py``). There the polynomials of sine
     and cosine, minimax fits of our own, have the same degree and so share their instructions.
@@ -49,12 +49,12 @@ def sin(s: Any, x: Any) -> Any:
 
 
 def cos(s: Any, x: Any) -> Any:
-    """The cosine of an angle, at most 2 units in the last place off, like ``sin``."""
+    """The cosine of an angle, within 2 units in the last place, like ``sin``."""
     return _of_quadrant(s, s.abs(x), 1)
 
 
 def _with_sign_of(s: Any, x: Any, value: Any) -> Any:
-    """A value, with its sign changed where x has one."""
+    """A value, negated if x is negative."""
     integer = FORMATS[x.dtype].integer
     lowest = -(1 << (63 if x.dtype == "float64" else 31))
     sign = s.bitwise_and(s.bitcast(x, integer), lowest)
@@ -62,7 +62,7 @@ def _with_sign_of(s: Any, x: Any, value: Any) -> Any:
 
 
 def _of_quadrant(s: Any, x: Any, ahead: int) -> Any:
-    """The sine of a positive angle plus as many right angles."""
+    """The sine of a positive angle plus a number of right angles."""
     kind = x.dtype
     form = FORMATS[kind]
     quadrant, high, _ = reduced(s, x, precise=False)
@@ -80,10 +80,10 @@ def _of_quadrant(s: Any, x: Any, ahead: int) -> Any:
 
 
 def tan(s: Any, x: Any) -> Any:
-    """The tangent of an angle, at most 2 units in the last place off, for every finite number.
+    """The tangent of an angle, within 2 units in the last place, for every finite number.
 
-    It is the quotient of sine and cosine, or minus that of cosine and sine, each as a sum of two
-    numbers; a step of Newton's method on the quotient takes the smaller ones in.
+    It is the quotient of sine and cosine, or the negative of that of cosine and sine, each as a sum
+    of two numbers; a Newton step on the quotient accounts for the smaller ones.
     """
     kind = x.dtype
     quadrant, high, low = reduced(s, s.abs(x), precise=True)

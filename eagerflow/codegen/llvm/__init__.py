@@ -1,1 +1,1 @@
-"""Machine code through LLVM: intermediate code written as text, compiled by llvmlite."""
+"""Machine code through LLVM: IR written as text, compiled by llvmlite."""

@@ -1,8 +1,8 @@
-"""Chains: kernels that a thread does one after the other on the same rows.
+"""Chains: kernels that a thread runs one after the other on the same rows.
 
-A product makes rows that a region reads, whose rows another product reads: no thread waits until
-all rows are there, and what one kernel has written is still in the core's own cache when the next
-one reads it. A piece of a chain is a range of rows, which goes through all of its kernels.
+A product computes rows for a region, whose rows another product reads: no thread waits for all
+rows, and a kernel's results are still in the core's own cache when the next one reads them. A piece
+of a chain is a range of rows, processed by all of its kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eagerflow.codegen.llvm.team import library
 from eagerflow.runtime import machine_code
 
 MAX_HEIGHT = 128  # rows of a piece
-PIECE_BYTES = 1 << 20  # of the rows that one of the kernels reads and writes
+PIECE_BYTES = 1 << 20  # of the rows that a kernel reads and writes
 PIECES_OF_A_THREAD = 4
 
 _SLOTS = (*SHARED_SLOTS, "members", "table")
@@ -27,10 +27,10 @@ _WORDS = 7  # of a member in the table: its function, its frame, its ranges
 
 
 class Access(NamedTuple):
-    """Where a kernel reads or writes an array of its step.
+    """The access of a kernel to an array of its step.
 
-    The rows of a chain are ``row`` bytes apart, and ``size`` bytes of each are touched, from
-    ``offset`` on. Without ``row``, all of the array may be for each of them.
+    The rows of a chain are ``row`` bytes apart, and ``size`` bytes of each are accessed, from
+    ``offset`` on. Without ``row``, each may access the whole array.
     """
 
     place: int
@@ -39,11 +39,11 @@ class Access(NamedTuple):
     size: int
     writes: bool
     when: int = 0
-    """-1 before all pieces of the chain, 1 after them; such have no ``row``."""
+    """-1 before all pieces of the chain, 1 after them; such accesses have no ``row``."""
 
 
 class Ranges(NamedTuple):
-    """The rows and columns of a piece: how many, where they end, and how many go together."""
+    """The rows and columns of a piece: their number, their end, and their granularity."""
 
     rows: int
     row_end: int
@@ -55,9 +55,8 @@ class Ranges(NamedTuple):
 class Member(NamedTuple):
     """A step as part of a chain of ``rows``.
 
-    ``function`` is that of a piece, whose frame is that of the step's job of number ``main``;
-    ``cut(frame, height)`` gives the ranges of pieces of so many rows, which begin at multiples of
-    ``alignment``.
+    ``function`` computes a piece, with the frame of the step's job ``main``; ``cut(frame, height)``
+    returns the ranges of pieces of ``height`` rows, which begin at multiples of ``alignment``.
     """
 
     rows: int
@@ -67,11 +66,11 @@ class Member(NamedTuple):
     accesses: tuple[Access, ...]
     cut: Callable[[Any, int], Ranges]
     block: int = 1
-    """Rows that are computed together, where it is a product."""
+    """Rows that are computed together, for a product."""
 
 
 def _text(triple: str) -> str:
-    """The function of a piece, and the driver of all."""
+    """The function of a piece, and the driver of all pieces."""
     code = Code()
     s = Emitter(code)
 
@@ -80,7 +79,7 @@ def _text(triple: str) -> str:
         return str(found.text)
 
     def part(first: str, count: str, end: str) -> tuple[str, str]:
-        """A range of so many from a multiple of it on; all of them where it is 0."""
+        """A range of a given length from a multiple of it on; everything if the length is 0."""
         whole = code.value(f"icmp eq i64 {count}, 0")
         last = least(code.value(f"add i64 {first}, {count}"), end)
         return first, code.value(f"select i1 {whole}, i64 {end}, i64 {last}")
@@ -110,7 +109,7 @@ def _entry() -> int:
 
 
 def height_of(members: Sequence[Member], threads: int) -> int | None:
-    """Rows of a piece of a chain; None where its kernels do not agree on pieces."""
+    """Rows of a piece of a chain; None if its kernels do not agree on pieces."""
     rows = members[0].rows
     step = max(m.alignment for m in members)
     if any(step % m.alignment for m in members) or step > min(MAX_HEIGHT, -(-rows // threads)):
@@ -123,7 +122,7 @@ def height_of(members: Sequence[Member], threads: int) -> int | None:
 
 
 def chain_job(members: Sequence[Member], own: Sequence[Job], threads: int) -> Job:
-    """The job that does the jobs of members, piece by piece."""
+    """The job that runs the members' jobs, piece by piece."""
     height = height_of(members, threads)
     assert height is not None, "checked before a chain is made"
     count = -(-members[0].rows // height)

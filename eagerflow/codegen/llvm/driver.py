@@ -1,13 +1,13 @@
-"""How threads share a kernel's work, in machine code.
+"""The division of a kernel's work among threads, in machine code.
 
-Each thread that helps calls ``run`` once. There it takes the next piece of rows and columns that
-no other has taken, until none is left, so a piece costs an atomic addition instead of a call from
-Python. After each stage it waits until all pieces are complete; it never waits for a thread that
-has not come, only for pieces that are being worked on.
+Each helping thread calls ``run`` once. There it takes the next free piece of rows and columns,
+until none is left, so a piece costs an atomic addition instead of a call from Python. After each
+stage it waits until all pieces are complete; it never waits for a thread that has not arrived, only
+for pieces in progress.
 
-There are two ways of taking pieces: in their order (``driver``), or, each thread from its own part
-of them, which is the same in every kernel (``shared_driver``): what a thread leaves in a core's
-cache, it finds there again. Threads that are done with their part help the others.
+Pieces are taken in order (``driver``), or by each thread from its own part, which is the same in
+every kernel (``shared_driver``), so that a thread's data stay in its core's cache. Threads that
+have finished their part help others.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from eagerflow.codegen.llvm.instructions import Code
 
 RUN = "run"
 SLOTS = ("rows", "whole", "height", "span", "blocks", "count")
-"""What a frame holds for ``driver``: extents, those of a piece, and how many pieces there are."""
+"""The frame's head for ``driver``: extents, those of a piece, and the number of pieces."""
 SHARED_SLOTS = (*SLOTS, "threads", "turns")
-"""What the frame of ``shared_driver`` begins with: also how many threads there are, and how many
-turns repeated stages have."""
+"""The frame's head for ``shared_driver``: also the number of threads, and the number of turns of
+repeated stages."""
 
 COUNTER_WORDS = 16
-"""64-bit words between two counters, so that no two of them share a cache line."""
+"""64-bit words between two counters, so that they do not share a cache line."""
 
 PAUSES = {
     "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
     "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
 }
-"""The instruction for waiting in a loop on a machine, and what declares it."""
+"""The instruction for a spin loop on a machine, and its declaration."""
 
 
 def counters(stages: int) -> int:
-    """Words of the counters of ``driver``: of each stage and the last call, taken and done."""
+    """Words of the counters of ``driver``: for each stage and the last call, taken and done."""
     return COUNTER_WORDS * (2 * stages + 2)
 
 
 def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -> str:
     """The function ``run(frame, scratch, counters)`` over functions of pieces.
 
-    ``stages`` are done one after the other; ``last`` is a function of all rows that one thread
-    calls once at the end.
+    ``stages`` are run one after the other; ``last`` is a function of all rows that one thread calls
+    once at the end.
     """
     code = Code()
     with _run(code, {slot: slots.index(slot) for slot in SLOTS}):
@@ -60,7 +60,7 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
 def shared_counters(stages: int, threads: int) -> int:
     """Words of the counters of ``shared_driver``.
 
-    They count threads that have come; for each stage pieces done, and those taken of each part.
+    They count arrived threads; for each stage, completed pieces, and those taken of each part.
     """
     return COUNTER_WORDS * (1 + stages * (1 + threads))
 
@@ -68,8 +68,8 @@ def shared_counters(stages: int, threads: int) -> int:
 def shared_driver(stages: Sequence[str], repeated: Container[str], triple: str) -> str:
     """The function ``run(frame, scratch, counters)``; each thread begins with its own part.
 
-    Stages that are ``repeated`` are done so many times as there are ``turns``, each when the turn
-    before is complete; their functions get the number of the turn behind the range of columns.
+    ``repeated`` stages are run ``turns`` times, each after the previous turn is complete; their
+    functions take the number of the turn after the range of columns.
     """
     code = Code()
     with _run(code, {slot: at for at, slot in enumerate(SHARED_SLOTS)}):
@@ -114,7 +114,7 @@ def _call(code: Code, name: str, *ranges: str) -> None:
 
 
 def _take_parts(code: Code, name: str, own: str, done: str, turn: str = "") -> None:
-    """Take the pieces of all threads' parts, first one's own, and work on them."""
+    """Take the pieces of all threads' parts, beginning with the own part, and run them."""
     with code.loop("near", 0, "%threads") as (near, _):
         part = code.number("urem", code.number("add", own, near), "%threads")
         after = code.number("add", part, 1)
@@ -128,7 +128,7 @@ def _take_parts(code: Code, name: str, own: str, done: str, turn: str = "") -> N
 
 
 def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first: str = "") -> None:
-    """Take pieces from the number ``first`` on and work on them, until none is left."""
+    """Take pieces from ``first`` on and run them, until none is left."""
     take, end = (code.name(f"{word}_") for word in ("take", "end"))
     code.line(f"br label %{take}")
     code.label(take)
@@ -142,9 +142,9 @@ def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first
 def _take_pieces_of_turn(
     code: Code, name: str, taken: str, done: str, count: str, first: str, turn: str
 ) -> None:
-    """The same in a stage of several turns, whose pieces are counted on from turn to turn.
+    """The same in a stage of several turns, with a counter that continues from turn to turn.
 
-    A piece is taken by an exchange, so that none is taken of the next turn.
+    A piece is taken by compare-and-exchange, so that none of the next turn is taken.
     """
     before = code.number("mul", turn, count)
     last = code.number("add", before, count)
@@ -163,7 +163,7 @@ def _take_pieces_of_turn(
 
 
 def _work(code: Code, name: str, piece: str, done: str, *more: str) -> None:
-    """Do a piece, and count it as done."""
+    """Run a piece, and count it as done."""
     row, block = code.value(f"udiv i64 {piece}, %blocks"), code.value(f"urem i64 {piece}, %blocks")
     ranges = [*_range(code, row, "%height", "%rows"), *_range(code, block, "%span", "%whole")]
     _call(code, name, *ranges, *more)
@@ -172,9 +172,9 @@ def _work(code: Code, name: str, piece: str, done: str, *more: str) -> None:
 
 @contextmanager
 def by_one_thread(code: Code, triple: str, number: int = 0) -> Iterator[None]:
-    """What is written in this context, the first thread that comes does; the others wait for it.
+    """Context manager: the code within is run by the first thread; others wait for it.
 
-    Threads that have come are counted by the counter of this number, that it is done by the next.
+    The counter with this index counts arrived threads, the next one completion.
     """
     taken, done = _counter(code, number), _counter(code, number + 1)
     first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
@@ -185,7 +185,7 @@ def by_one_thread(code: Code, triple: str, number: int = 0) -> Iterator[None]:
 
 
 def wait(code: Code, place: str, condition: str, number: str | int, triple: str) -> None:
-    """Wait while what stands at an address compares to a number as a condition says."""
+    """Spin while the number at an address satisfies a condition."""
     pause, code.declarations["pause"] = PAUSES.get(triple.partition("-")[0], ("", ""))
     again, after = (code.name(f"{word}_") for word in ("again", "after"))
     code.line(f"br label %{again}")
@@ -198,7 +198,7 @@ def wait(code: Code, place: str, condition: str, number: str | int, triple: str)
 
 
 def _range(code: Code, number: str, size: str, end: str) -> tuple[str, str]:
-    """Where a piece begins and ends."""
+    """The bounds of a piece."""
     first = code.value(f"mul i64 {number}, {size}")
     last = code.value(f"add i64 {first}, {size}")
     beyond = code.value(f"icmp ugt i64 {last}, {end}")

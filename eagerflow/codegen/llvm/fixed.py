@@ -1,4 +1,4 @@
-"""Calls of regions whose arrays differ in nothing but their addresses, at the least cost."""
+"""Region calls on arrays that differ only in addresses, with minimal overhead."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from eagerflow.runtime import threads
 
 
 def possible(call: Any) -> bool:
-    """Whether a prepared call needs nothing but its arrays' addresses."""
+    """Whether a prepared call needs only the addresses of its arrays."""
     return not (call.copies or call.lookups or call.saved) and jobs.arrays_lie_open()
 
 
 class RegionJob(Job):
-    """A region's kernel, with the memory for its column reductions, each of them in parts."""
+    """A region's kernel, with memory for the parts of its column reductions."""
 
     def __init__(self, call: FixedCall, step: int = 0, operands: Operands | None = None) -> None:
         own = call.launch
@@ -57,12 +57,11 @@ class RegionJob(Job):
 
 
 class FixedCall:
-    """A ``launch.KernelCall`` for arrays like those that it was made for, whatever their addresses.
+    """A ``launch.KernelCall`` for arrays of the same layout, at any addresses.
 
-    ``likes`` are strides and dtypes of the inputs, and of the outputs where there are more, which
-    are looked at, and ``offsets`` bytes to add to the addresses of inputs. Shapes have to be those
-    that it was made for; the axes of ``outputs`` are in the region's order. Several threads may
-    call it at once.
+    ``likes`` are strides and dtypes of the inputs, and of the outputs if there are more, which are
+    checked, and ``offsets`` bytes to add to the addresses of inputs. Shapes are not checked; the
+    axes of ``outputs`` are in the region's order. Several threads may call it at once.
     """
 
     def __init__(
@@ -90,26 +89,26 @@ class FixedCall:
 
     @property
     def entry(self) -> int:
-        """Where the code begins, as soon as it is made."""
+        """The address of the code, as soon as it is compiled."""
         return ctypes.cast(self.launch.code.function, ctypes.c_void_p).value or 0
 
     def new_job(self) -> RegionJob:
-        """What one call at a time needs."""
+        """The state of one call at a time."""
         return RegionJob(self)
 
     @property
     def can_wait(self) -> bool:
-        """Whether a job is all that has to be run, by any thread, some time after it is filled."""
+        """Whether a job is all there is to run, by any thread, at any time after it is filled."""
         own = self.launch
         return not self.joins and not (own.scratch and own.variant != "stages")
 
-    workspace = 0  # bytes of memory that all threads of a call share, besides the jobs' own
+    workspace = 0  # bytes of memory shared by all threads of a call, besides the jobs' own
 
     def new_jobs(self, step: int, workspace: int) -> list[Job] | None:
-        """Jobs that do all of a step, one after the other; None where NumPy has to help.
+        """The jobs of a step, in order; None if NumPy is needed.
 
-        Its arrays are the inputs, then the outputs, contiguous where they are column reductions.
-        ``workspace`` is the address of memory of so many bytes.
+        Its arrays are the inputs, then the outputs, contiguous for column reductions. ``workspace``
+        is the address of working memory.
         """
         job = RegionJob(self, step)
         found: list[Job] = [job]
@@ -126,17 +125,17 @@ class FixedCall:
             found.append(joins.join_job(part.instruction, out.dtype, lines, place, step, clears))
         return found
 
-    chain_rows = None  # it begins no chain
+    chain_rows = None  # does not begin chains
 
     @property
     def movable(self) -> bool:
-        """Whether it has jobs for sure, and may be done before or after its neighbours."""
+        """Whether it certainly has jobs, and may be reordered with its neighbors."""
         outputs = self.call.region.outputs
         kinds = all(outputs[i].dtype in joins.KINDS for i in self.call.columns)
         return kinds and all(self._joins_alike(x) for x in self.call.columns)
 
     def member(self, rows: int) -> Member | None:
-        """It as part of a chain of so many rows; None where it has no such rows."""
+        """The call as part of a chain over rows; None if its rows do not match."""
         own = self.launch
         many, function = self._rows_of(rows), own.code.piece
         if many is None or not function or (own.variant == "stages" and own.region.columns):
@@ -151,7 +150,7 @@ class FixedCall:
         return Member(rows, function, 0, alignment, tuple(found), partial(self._cut, many))
 
     def _rows_of(self, rows: int) -> int | None:
-        """How many rows of the kernel, or elements of its only one, are one of a chain."""
+        """The number of rows of the kernel, or elements of its single row, per row of a chain."""
         own = self.launch
         if own.variant == "stages" and own.rows == 1:
             many, rest = divmod(own.width, rows)
@@ -160,7 +159,7 @@ class FixedCall:
         return None if rest or rows < 2 or not many else many
 
     def _cut(self, many: int, frame: Any, height: int) -> Ranges:
-        """The ranges of pieces of so many rows of a chain."""
+        """The ranges of pieces of a number of a chain's rows."""
         own = self.launch
         if own.rows == 1:
             return Ranges(0, 1, 1, height * many, own.width)
@@ -168,7 +167,7 @@ class FixedCall:
         return Ranges(height * many, own.rows, together, 0, own.width)
 
     def _access(self, operand: int, many: int) -> Access:
-        """How an operand is walked over by rows of a chain."""
+        """The access to an operand by rows of a chain."""
         own = self.launch
         part = operands_of(own.region)[operand]
         outer, inner = own.binding.strides[operand]
@@ -186,10 +185,9 @@ class FixedCall:
         return Access(place, offset, None if whole else row, size, operand >= self.inputs)
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
-        """Fill ``outputs`` with what the region computes from ``inputs``, and give 0.
+        """Fill ``outputs`` with the region's results on ``inputs``, and return 0.
 
-        Where an input has other strides, or something is no array, nothing is done, and it
-        gives 1.
+        If an input has other strides, or something is not an array, it does nothing and returns 1.
         """
         try:
             job = self._jobs.pop()
@@ -216,7 +214,7 @@ class FixedCall:
         return differs
 
     def _joins_alike(self, number: int) -> bool:
-        """Whether the parts of a column reduction have its elements in its order, and its type."""
+        """Whether the parts of a column reduction have the order and the type of the output."""
         out = self.call.region.outputs[number]
         part: Any = self.call.region.statement(out.value)
         _, middle, across = self.launch.column_shapes[out.value]
@@ -225,7 +223,7 @@ class FixedCall:
         return same and in_order and bool(out.dtype == part.dtype)
 
     def _join(self, number: int) -> Any:
-        """What brings a column reduction's parts into its output."""
+        """The job that combines a column reduction's parts into its output."""
         call = self.call
         out = call.region.outputs[number]
         part: Any = call.region.statement(out.value)

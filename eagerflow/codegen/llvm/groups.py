@@ -1,8 +1,8 @@
-"""Loops for short rows: a group of rows goes through each pass together.
+"""Loops for short rows: a group of rows is processed together in each pass.
 
-What is one number for each row, such as the logarithm of its sum, is computed for the whole
-group at once, a lane for each row; and the passes of neighbouring rows, which do not wait for
-each other, keep the processor busy where one short row would let it wait.
+Per-row numbers, such as the logarithm of a sum, are computed for the whole group at once, a lane
+for each row; and the independent passes of neighboring rows hide the latencies of a single short
+row.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from eagerflow.codegen.schedule import Pass
 
 
 class GroupNest(Nest):
-    """Writes a kernel that takes as many rows at a time as a vector has lanes."""
+    """Writes a kernel that processes as many rows at a time as a vector has lanes."""
 
     def kernel(self, single: bool) -> str:
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
         with self._function("kernel"):
-            self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
+            self.sums: dict[str, str] = {}  # where columns are summed, in full vectors
             if single:
-                self.homes = {}  # vectors of neighbouring rows overlap in an output
+                self.homes = {}  # vectors of neighboring rows overlap in an output
             if single and self.region.columns:
                 self._each_block_of_rows()
             else:
@@ -63,7 +63,7 @@ class GroupNest(Nest):
             self._put(part.name, part.dtype, self.row[part.name])
 
     def _only_vector(self) -> Place:
-        """The place of a row that is one vector."""
+        """The position of a row that is one vector."""
         return Place("0", self.emit.less(self.memory.iota, self.width).text)
 
     def _single_vector(self, own: Pass) -> None:
@@ -78,7 +78,7 @@ class GroupNest(Nest):
     # Columns of rows that are one vector ---------------------------------------------------------
 
     def _each_block_of_rows(self) -> None:
-        """The rows of each line of column reductions, which has the same ones in all of them."""
+        """The rows of each line of column reductions, the same for all of them."""
         shift = f"%shift_{next(iter(self.region.columns))}"
         rows = self.code.value(f"shl i64 1, {shift}")
         with self.code.loop("block", "%r0", "%r1", rows) as (first, _):
@@ -89,7 +89,7 @@ class GroupNest(Nest):
             self._close_columns(self.code.value(f"lshr i64 {first}, {shift}"))
 
     def _open_columns(self) -> None:
-        """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
+        """Sums of columns in full vectors: masked stores are not forwarded to the next loads."""
         for part in self.region.columns.values():
             if self.schedule.varies(str(part.operands[0])):
                 room = self.sums[part.name] = self._room(part.dtype)
@@ -122,7 +122,7 @@ class GroupNest(Nest):
     # One row after the other -----------------------------------------------------------------
 
     def _each_row(self, body: Callable[[], None]) -> None:
-        """Write what is done for each row of the group."""
+        """Write the processing of each row of the group."""
         with self.code.loop("member", "0", self.members) as (self.member, _):
             self.r = self.code.value(f"add i64 {self.group}, {self.member}")
             self.start = self.code.value(f"mul i64 {self.r}, %width")
@@ -188,7 +188,7 @@ class GroupNest(Nest):
         return value_type(self.region.statement(name).dtype)
 
     def _stack(self, name: str, dtype: str) -> str:
-        """Room for a value of each row of the group."""
+        """Memory for a value of each row of the group."""
         if name not in self.stacks:
             room = self._room(dtype)
             zero = llvm_type(held_type(dtype), self.lanes)

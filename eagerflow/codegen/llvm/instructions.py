@@ -1,4 +1,4 @@
-"""The scalar instructions as LLVM's intermediate code, on single values and on vectors."""
+"""The scalar instructions as LLVM IR, on scalars and vectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COMPARISONS = {
 
 
 class Operand(NamedTuple):
-    """A value in the code: its name there, its type, and its lanes (0: it is no vector)."""
+    """A value in the code: its name, its type, and its lanes (0: a scalar)."""
 
     text: str
     dtype: str
@@ -59,7 +59,7 @@ class Operand(NamedTuple):
 
     @property
     def typed(self) -> str:
-        """Its type and its name, as instructions are given them."""
+        """Its type and its name, as an operand of instructions."""
         return f"{self.type} {self.text}"
 
 
@@ -69,7 +69,7 @@ def llvm_type(dtype: str, lanes: int = 0) -> str:
 
 
 def literal(value: Any, dtype: str, lanes: int = 0) -> Operand:
-    """A constant; in a vector all lanes hold it."""
+    """A constant; broadcast in vectors."""
     if dtype == "bool":
         text = "true" if value else "false"
     elif is_float(dtype):
@@ -82,13 +82,13 @@ def literal(value: Any, dtype: str, lanes: int = 0) -> Operand:
 
 
 class Code:
-    """The text of a function while it is written: lines, and names that are used once."""
+    """The text of a function under construction: lines, and unique names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # helpers that the code calls
-        self.current = ""  # the block that is being written
+        self.current = ""  # the current block
         self._entry = 0
         self._count = 0
 
@@ -98,11 +98,11 @@ class Code:
         return f"{hint}{self._count}"
 
     def line(self, text: str) -> None:
-        """Append a line that gives no value."""
+        """Append a line without a result."""
         self.lines.append(f"  {text}")
 
     def value(self, text: str) -> str:
-        """Append a line that gives a value; its name."""
+        """Append a line with a result; returns its name."""
         name = "%" + self.name()
         self.lines.append(f"  {name} = {text}")
         return name
@@ -115,17 +115,17 @@ class Code:
             self._entry = len(self.lines) - 1
 
     def entry(self, text: str) -> str:
-        """A value that is made where the function begins; its name."""
+        """A value computed at the function's entry; returns its name."""
         name = "%" + self.name()
         self.lines[self._entry] += f"\n  {name} = {text}"
         return name
 
     def entry_line(self, text: str) -> None:
-        """A line where the function begins, after the values made there before."""
+        """A line at the function's entry, after earlier ones."""
         self.lines[self._entry] += f"\n  {text}"
 
     def reserve(self) -> int:
-        """A line that is written later by ``fill``; its number."""
+        """Reserve a line that ``fill`` writes later; returns its index."""
         self.lines.append("")
         return len(self.lines) - 1
 
@@ -142,10 +142,10 @@ class Code:
         step: str | int = 1,
         sums: list[Operand] | None = None,
     ) -> Iterator[tuple[str, list[Operand]]]:
-        """A loop that counts from ``first`` while below ``end``; gives the counter, and the sums.
+        """A loop that counts from ``first`` up to ``end``; yields the counter, and the sums.
 
-        The block under the ``with`` replaces elements of the sums' list by their next values.
-        After it, the list holds what the sums are where the loop has ended.
+        The body of the ``with`` replaces elements of the sums' list by their next values. After it,
+        the list holds the final sums.
         """
         first_sums = sums or []
         head, body, done = (self.name(f"{hint}_{word}_") for word in ("head", "body", "end"))
@@ -170,9 +170,9 @@ class Code:
 
     @contextmanager
     def function(self, head: str, result: str = "") -> Iterator[None]:
-        """What is written in this context is a function of this name and arguments.
+        """Context manager: the code within is a function of this name and arguments.
 
-        It gives the 64-bit integer ``result``, or nothing.
+        It returns the 64-bit integer ``result``, or nothing.
         """
         self.lines.append(f"define {'i64' if result else 'void'} @{head} nounwind {{")
         self.label("entry")
@@ -181,7 +181,7 @@ class Code:
         self.lines.append("}")
 
     def text(self) -> str:
-        """All that was written, with declarations of what it calls."""
+        """The complete text, with declarations of called functions."""
         parts = [*self.lines, *self.functions.values(), *self.declarations.values()]
         return "\n".join([*parts, ""])
 
@@ -192,28 +192,28 @@ class Code:
         return self.value(f"{operation} i64 {a}, {b}")
 
     def at(self, pointer: str, count: str | int, unit: str = "i8") -> str:
-        """The address so many bytes further on, or so many elements of another type."""
+        """The address advanced by bytes, or by elements of another type."""
         if count == 0:
             return pointer
         return self.value(f"getelementptr {unit}, ptr {pointer}, i64 {count}")
 
     def step(self, pointer: str, count: str, size: str | int) -> str:
-        """The address ``count`` times ``size`` bytes further on."""
+        """The address advanced by ``count`` times ``size`` bytes."""
         return self.at(pointer, self.number("mul", count, size))
 
     def word(self, kind: str, base: str, index: str | int, unit: str = "i64") -> str:
-        """Load what is so many words behind an address, or so many bytes: ``unit`` is i8 then."""
+        """Load the word at an offset in words from an address, or in bytes if ``unit`` is i8."""
         return self.value(f"load {kind}, ptr {self.at(base, index, unit)}, align 8")
 
     def go_on(self, condition: str, otherwise: str) -> None:
-        """Leave for another block where a condition does not hold."""
+        """Branch to another block if a condition is false."""
         after = self.name("on_")
         self.line(f"br i1 {condition}, label %{after}, label %{otherwise}")
         self.label(after)
 
     @contextmanager
     def where(self, condition: str) -> Iterator[None]:
-        """What is written in this context is done where a condition holds; "" always does."""
+        """Context manager: the code within runs if a condition is true; "" means always."""
         if not condition:
             yield
             return
@@ -236,7 +236,7 @@ class Code:
 
 
 class Emitter(ScalarEmitter):
-    """The scalar instructions, on Operands; a single value meets a vector in all of its lanes."""
+    """The scalar instructions, on Operands; scalars are broadcast to vectors."""
 
     operators, comparisons = _OPCODES, _COMPARISONS
     literal = staticmethod(literal)
@@ -248,7 +248,7 @@ class Emitter(ScalarEmitter):
     # Operands ------------------------------------------------------------------------------------
 
     def _together(self, operands: tuple[Any, ...]) -> list[Operand]:
-        """Operands of one type and with the same number of lanes."""
+        """Operands of one type and the same number of lanes."""
         known = [x for x in operands if isinstance(x, Operand)]
         lanes = max(x.lanes for x in known)
         dtype = known[0].dtype
@@ -260,7 +260,7 @@ class Emitter(ScalarEmitter):
         return found
 
     def splat(self, x: Operand, lanes: int) -> Operand:
-        """A value in all lanes of a vector; a vector stays as it is."""
+        """A scalar broadcast to a vector; a vector is returned as it is."""
         if x.lanes == lanes or not lanes:
             return x
         if not x.text.startswith("%"):
@@ -272,7 +272,7 @@ class Emitter(ScalarEmitter):
         return Operand(text, x.dtype, lanes)
 
     def value(self, text: str, like: Operand, dtype: str = "") -> Operand:
-        """Append a line that gives a value of the type and lanes of another, or of ``dtype``."""
+        """Append a line with a result of the type and lanes of another value, or of ``dtype``."""
         return Operand(self.code.value(text), dtype or like.dtype, like.lanes)
 
     def _function(self, name: str, *operands: Any) -> Any:
@@ -281,7 +281,7 @@ class Emitter(ScalarEmitter):
     def _call_of_floats(
         self, name: str, *operands: Operand, more: tuple[tuple[str, str], ...] = ()
     ) -> Operand:
-        """LLVM's own function of operands of one type, which gives that type."""
+        """An LLVM intrinsic on operands of one type, which is also the result type."""
         x = operands[0]
         full = f"llvm.{name}.{type_suffix(x.dtype, x.lanes)}"
         return x._replace(
@@ -305,31 +305,31 @@ class Emitter(ScalarEmitter):
         return self._call_of_floats("abs", x, more=(("i1", "false"),))
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Operand:
-        """A * b + c, rounded once where the processor has an instruction for it."""
+        """A * b + c, rounded once if the processor has an instruction for it."""
         return self._call_of_floats("fmuladd", *self._together((a, b, c)))
 
     def maximum(self, a: Any, b: Any) -> Operand:
-        """The larger number; NaN if one is. Of two zeros it is either."""
+        """The larger number; NaN if one is NaN. Of two zeros it is either."""
         return self._extreme("maximum", "ogt", a, b)
 
     def minimum(self, a: Any, b: Any) -> Operand:
-        """The smaller number; NaN if one is. Of two zeros it is either."""
+        """The smaller number; NaN if one is NaN. Of two zeros it is either."""
         return self._extreme("minimum", "olt", a, b)
 
     def larger(self, a: Operand, b: Operand) -> Operand:
-        """The larger one of two numbers; where one is NaN, ``b``."""
+        """The larger of two numbers; ``b`` if one is NaN."""
         return self.select(self.greater(a, b), a, b)
 
     def smaller(self, a: Operand, b: Operand) -> Operand:
-        """The smaller one of two numbers; where one is NaN, ``b``."""
+        """The smaller of two numbers; ``b`` if one is NaN."""
         return self.select(self.less(a, b), a, b)
 
     def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         if not is_float(a.dtype):
             return self._call_of_floats(f"{'s' if is_signed(a.dtype) else 'u'}{name[:3]}", a, b)
-        # One machine instruction gives ``b`` where a number is NaN, so ``a`` is asked alone.
-        # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
+        # The machine instruction returns ``b`` if a number is NaN, so only ``a`` is tested. LLVM's
+        # own maximum also orders zeros by their sign, which takes twice as long.
         larger = self.select(self._compare((condition, "", ""), a, b), a, b)
         return self.select(self.not_equal(a, a), a, larger)
 
@@ -340,7 +340,7 @@ class Emitter(ScalarEmitter):
         return self.value(f"fneg {x.typed}", x)
 
     def select(self, condition: Operand, a: Any, b: Any) -> Operand:
-        """``a`` where the condition holds, else ``b``."""
+        """``a`` where the condition is true, else ``b``."""
         if not isinstance(a, Operand) and not isinstance(b, Operand):
             raise TypeError("select needs a value of known type")
         a, b = self._together((a, b)) if isinstance(a, Operand) else self._together((b, a))[::-1]
@@ -349,16 +349,16 @@ class Emitter(ScalarEmitter):
         return self.value(f"select {condition.typed}, {a.typed}, {b.typed}", a)
 
     def any_lane(self, x: Operand) -> Operand:
-        """Whether any lane of a vector of bool holds."""
+        """Whether any lane of a bool vector is true."""
         bits = self.code.value(f"bitcast {x.typed} to i{x.lanes}")
         return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
 
     def bitwise_left_shift(self, x: Operand, count: Any) -> Operand:
-        """Bits moved up; counts beyond the width give 0."""
+        """Left shift; counts beyond the width give 0."""
         return self._shift("shl", x, count)
 
     def bitwise_right_shift(self, x: Operand, count: Any) -> Operand:
-        """Bits moved down; signed numbers keep their sign."""
+        """Right shift; signed numbers keep their sign."""
         return self._shift("ashr" if is_signed(x.dtype) else "lshr", x, count)
 
     def _shift(self, opcode: str, x: Operand, count: Any) -> Operand:
@@ -366,14 +366,14 @@ class Emitter(ScalarEmitter):
         x, by = self._together((x, count))
         if isinstance(count, int):
             return self.value(f"{opcode} {x.typed}, {by.text}", x)
-        # LLVM leaves shifts by the width and more undefined; NumPy does not.
+        # In LLVM, shifts by the width or more are undefined; in NumPy they are not.
         beyond = literal(bits - 1, x.dtype, x.lanes)
         wide = self._compare(("", "ugt", "ugt"), by, beyond)
         moved = self.value(f"{opcode} {x.typed}, {self.select(wide, beyond, by).text}", x)
         return moved if opcode == "ashr" else self.select(wide, 0, moved)
 
     def scale(self, x: Operand, exponent: Operand) -> Operand | None:
-        """A number times 2^exponent, rounded once; None where no instruction does that."""
+        """A number times 2^exponent, rounded once; None without an instruction for it."""
         bits = x.lanes * bit_width(x.dtype)
         if not self._avx512 or bits not in (128, 256, 512):
             return None
@@ -381,7 +381,7 @@ class Emitter(ScalarEmitter):
         texts, mask = (x.text, exponent.text, "zeroinitializer"), f"i{max(x.lanes, 8)}"
         given = [*((x.type, text) for text in texts), (mask, "-1")]
         if bits == 512:
-            given.append(("i32", "4"))  # rounded as everything else is
+            given.append(("i32", "4"))  # rounded in the current mode
         return x._replace(text=self.code.call(x.type, name, *given))
 
     # Types ---------------------------------------------------------------------------------------
@@ -410,13 +410,13 @@ def _kind_of(dtype: str) -> int:
 
 
 def type_suffix(dtype: str, lanes: int) -> str:
-    """What the names of LLVM's functions of a type, or of a vector of it, end with."""
+    """The suffix of LLVM's intrinsics for a type, or for a vector of it."""
     kind = _TYPES[dtype]
     return (f"v{lanes}" if lanes else "") + _SUFFIX.get(kind, kind)
 
 
 def _conversion(source: str, target: str) -> str:
-    """The opcode of a conversion that loses no more than precision, or high bits."""
+    """The opcode of a conversion that loses only precision, or high bits."""
     wider = bit_width(target) > bit_width(source)
     if is_float(source):
         return "fpext" if wider else "fptrunc"

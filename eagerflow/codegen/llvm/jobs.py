@@ -1,8 +1,8 @@
-"""Jobs: kernels ready to run on arrays that differ in nothing but their addresses.
+"""Jobs: kernels prepared to run on arrays that differ only in addresses.
 
-All that a kernel is told stands in a *job* that is kept: the frame, the counters, memory to work
-in. A few machine instructions look whether the arrays have the strides and dtypes that they should
-have, fetch the addresses from the arrays themselves and set the counters to zero.
+All arguments of a kernel are in a reusable *job*: the frame, the counters, working memory. A few
+machine instructions check the strides and dtypes of the arrays, read the addresses from the array
+objects and reset the counters.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from eagerflow.codegen.llvm.instructions import Code, literal
 from eagerflow.codegen.llvm.team import library
 from eagerflow.handlers import raised_here
 
-# A job: what runs, its frame, memory that all threads share, counters (see ``team``), memory for a
-# thread that works alone; how many counters and operands there are; how many of them are looked at,
-# and where their dtypes, their numbers of axes and their strides are; the type of arrays;
-# the number of its step in a segment; then for each operand its slot in the frame, what to add to
-# its address, its place in the tuple of the step's arrays, the array.
+# A job: its function, its frame, memory shared by threads, counters (see ``team``), memory for a
+# single thread; the numbers of counters and operands; the number of checked operands, and the
+# addresses of their dtypes, numbers of axes and strides; the type of arrays; the index of its step
+# in a segment; then for each operand its slot in the frame, the offset of its address, its index in
+# the tuple of the step's arrays, the array.
 HEAD_WORDS = 11
 FRAME, SHARED, COUNTERS, OWN, STEP = 1, 2, 3, 4, 10  # of them
-_COLUMNS = 4  # words of each operand
+_COLUMNS = 4  # of each operand
 KIND_OFFSET = object.__basicsize__ + 8  # in a dtype: kind, letter, byte order, flags, number
-# All but the flags, and but what tells "=" from "<".
+# All except the flags, and the difference between "=" and "<".
 KIND_BITS = ~(0xFF << 24 | 1 << 16 if sys.byteorder == "little" else 0xFF << 32)
 
 
 def _text() -> str:
-    """The functions ``fill_if_fit``, ``take`` and ``start``, and what they are made of."""
+    """The functions ``fill_if_fit``, ``take`` and ``start``, and their parts."""
     code = Code()
     _fill(code)
     _differs(code)
@@ -56,7 +56,7 @@ def _text() -> str:
 
 
 def _columns(code: Code) -> list[str]:
-    """Where the columns of a job's operands begin."""
+    """The addresses of a job's columns of operands."""
     count, start = code.word("i64", "%job", 6), code.at("%job", HEAD_WORDS, "i64")
     found = [start]
     for _ in range(_COLUMNS - 1):
@@ -65,7 +65,7 @@ def _columns(code: Code) -> list[str]:
 
 
 def _fill(code: Code) -> None:
-    """Put the arrays' addresses into the frame, and zeros into the counters."""
+    """Write the arrays' addresses to the frame, and reset the counters."""
     with code.function("fill(ptr %job)"):
         frame, counters = (code.word("ptr", "%job", i) for i in (1, 3))
         lines, count = (code.word("i64", "%job", i) for i in (5, 6))
@@ -83,7 +83,7 @@ def _fill(code: Code) -> None:
 
 
 def _differs(code: Code) -> None:
-    """Look whether all are arrays, and whether the first have the right dtypes and strides."""
+    """Check that all are arrays, and the dtypes and strides of the first ones."""
     with code.function("differs(ptr %job)", "0"):
         count, looked, kind = (code.word("i64", "%job", i) for i in (6, 7, 9))
         table = code.word("ptr", "%job", 8)
@@ -111,7 +111,7 @@ def _differs(code: Code) -> None:
 
 
 def _take(code: Code) -> None:
-    """Fill jobs with arrays from a tuple of tuples; 1 at the first that does not fit, else 0."""
+    """Fill jobs with arrays from a tuple of tuples; 1 at the first mismatch, else 0."""
     with (
         code.function("take(ptr %jobs, i64 %count, ptr %tuples)", "0"),
         code.loop("job", 0, "%count") as (i, _),
@@ -132,10 +132,10 @@ def _take(code: Code) -> None:
 
 
 class _Functions(NamedTuple):
-    """What looks at arrays and fills frames, and what also runs a job.
+    """The functions that check arrays and fill frames, and the one that also runs a job.
 
-    They give 0, or 1 where an array is none, or has another dtype or other strides: then nothing
-    was run.
+    They return 0, or 1 if something is not an array, or has another dtype or other strides: then
+    nothing was run.
     """
 
     fill_if_fit: Any
@@ -145,7 +145,7 @@ class _Functions(NamedTuple):
 
 @cache
 def functions() -> _Functions:
-    """The functions, compiled now or taken from the cache."""
+    """The functions, compiled or from the cache."""
     found = library(_text(), *_Functions._fields)
     one = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
     several = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.py_object)
@@ -154,7 +154,7 @@ def functions() -> _Functions:
 
 @cache
 def arrays_lie_open() -> bool:
-    """Whether arrays' addresses, strides and dtypes are where they are looked for."""
+    """Whether arrays' addresses, strides and dtypes are at the expected offsets."""
     if launch.address is not launch._quick_address:
         return False
     probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
@@ -178,14 +178,14 @@ def _probes() -> list[Any]:
 
 
 def _kind(dtype: Any) -> int:
-    """What tells dtypes apart: kind, byte order and number, which lie in one word."""
+    """The identity of a dtype: kind, byte order and number, in one word."""
     found: int = ctypes.c_int64.from_address(id(dtype) + KIND_OFFSET).value
     return found & KIND_BITS
 
 
 @cache
 def items_offset() -> int | None:
-    """Bytes from a tuple's address to its objects; None where they do not lie open."""
+    """The offset of a tuple's objects; None if it is unknown."""
     probe = (object(), object(), object())
     for offset in (tuple.__basicsize__, tuple.__basicsize__ + 8):
         try:
@@ -198,9 +198,9 @@ def items_offset() -> int | None:
 
 
 class Operands(NamedTuple):
-    """The arrays of a job, of which the first ones must have what ``likes`` tell.
+    """The arrays of a job, the first of which must match ``likes``.
 
-    Each has its slot in the frame, bytes to add to its address, and its place among those of
+    Each has its slot in the frame, the offset of its address in bytes, and its index among those of
     the step.
     """
 
@@ -211,7 +211,7 @@ class Operands(NamedTuple):
 
 
 class Taking:
-    """What gets the arrays of steps for jobs at some addresses."""
+    """The function that passes the arrays of steps to jobs at some addresses."""
 
     def __init__(self, addresses: Sequence[int]) -> None:
         self._count = len(addresses)
@@ -220,25 +220,25 @@ class Taking:
         self._take = functions().take
 
     def take(self, rows: tuple[Any, ...]) -> int:
-        """Make the jobs ready for the arrays of all steps; 1 where some differ, else 0."""
+        """Prepare the jobs for the arrays of all steps; 1 if some do not match, else 0."""
         found: int = self._take(self._place, self._count, rows)
         return found
 
 
 class LayoutError(Exception):
-    """An array differs in type, dtype or strides from those that a job was made for."""
+    """An array differs in type, dtype or strides from those of the job."""
 
 
 class Job:
-    """A kernel with all that one run at a time needs besides its arrays.
+    """A kernel with the complete state of one run at a time, except its arrays.
 
     ``frame`` and ``counters`` are ctypes arrays, ``shared`` the address of memory that its threads
-    share, ``scratch`` how many bytes each thread needs, ``pieces`` how many threads may help at
-    most, ``step`` its number in a segment. ``held`` lives as long as the job. Where ``flags`` are
-    not all zeros after a run, Python has to do the step again. A job that ``prepares`` writes
-    nothing but memory that belongs to later jobs of its step, from arrays that stay as they are.
-    ``taken`` are the addresses of what gets arrays, ``run`` of what threads do. A job of one piece
-    may be a ``whole``: the functions that do it one after the other, and its rows and columns.
+    share, ``scratch`` is the working memory of each thread in bytes, ``pieces`` the largest number
+    of helpers, ``step`` its index in a segment. ``held`` is kept alive by the job. If ``flags`` are
+    not all zeros after a run, Python has to repeat the step. A job that ``prepares`` only writes
+    memory of later jobs of its step, from constant arrays. ``taken`` are the addresses of functions
+    that take arrays, ``run`` of the thread function. A job of one piece may be a ``whole``: the
+    sequence of its functions, and its rows and columns.
     """
 
     prepares = False
@@ -283,7 +283,7 @@ class Job:
         )
         self.address = ctypes.addressof(self.words)
         self.taken = self.run = [self.address]
-        # What is written with each call: one object for each operand.
+        # Written with each call: one object for each operand.
         first = self.address + 8 * (HEAD_WORDS + (_COLUMNS - 1) * count)
         self.objects: Any = (ctypes.c_int64 * count).from_address(first)
         self.arrays: tuple[Any, ...] = ()
@@ -291,21 +291,21 @@ class Job:
 
     @property
     def own_scratch(self) -> int:
-        """The address of memory for a thread that works alone."""
+        """The address of memory for a single thread."""
         return int(self.words[OWN])
 
     def place_at(self, step: int, first: int) -> None:
-        """Let its arrays be those of another step, from this place on."""
+        """Assign the arrays of another step, from this index on."""
         self.step = self.words[STEP] = step
         column = HEAD_WORDS + 2 * len(self.places)
         for i, place in enumerate(self.places):
             self.words[column + i] = first + place
 
     def fill(self, arrays: Sequence[Any]) -> None:
-        """Make it ready for these arrays, all that it has, and hold them until ``clear``.
+        """Prepare it for these arrays, one for each operand, and hold them until ``clear``.
 
-        Raises LayoutError, and is ready for nothing, where one has another type, another dtype or
-        other strides.
+        Raises LayoutError, and is not ready, if one has another type, another dtype or other
+        strides.
         """
         self.arrays = ()
         self.objects[:] = [*map(id, arrays)]
@@ -314,11 +314,11 @@ class Job:
         self.arrays = tuple(arrays)
 
     def clear(self) -> None:
-        """Let go of the arrays."""
+        """Release the arrays."""
         self.arrays = ()
 
 
 def test_job(step: int) -> Job:
-    """What ends the work of a team where the bool that is the first array of a step is false."""
+    """A job that ends the work of a team if the bool in the first array of a step is false."""
     none = (ctypes.c_int64 * 0)()
     return Job(0, (ctypes.c_int64 * 1)(), none, Operands((0,), (0,), (0,)), step=step)

@@ -1,4 +1,4 @@
-"""Column reductions: the parts of blocks of rows become their result, in machine code."""
+"""Column reductions: the parts of blocks of rows are combined, in machine code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from eagerflow.codegen.reductions import JOINS, ROWS_OF_A_LINE, identity
 from eagerflow.runtime import machine_code
 
 KINDS = ("float32", "float64", "int32", "int64")
-"""Types of the results that there is machine code for."""
+"""Types of results with machine code."""
 
 
 def _text(instruction: str, dtype: str, clears: bool, lanes: int, triple: str) -> str:
-    """The function ``join``: one thread does it, and ``clears`` the parts as they are to begin."""
+    """The function ``join``: a single thread runs it, and ``clears`` resets the parts."""
     code = Code()
     s = Emitter(code)
     memory = Memory(code, s, lanes, half_hardware=False)
@@ -56,10 +56,10 @@ def _join(instruction: str, dtype: str, clears: bool) -> int:
 
 
 def join_job(instruction: str, dtype: str, parts: Any, place: int, step: int, clears: bool) -> Job:
-    """What makes a result of ``parts``, an array (parts, ...), and fills these for the next run.
+    """The job that combines ``parts``, an array (parts, ...), and resets them for the next run.
 
-    The result is a contiguous array, at a ``place`` among those of a segment's step. Of several
-    results that are made of the same parts only the last one ``clears`` them.
+    The result is a contiguous array, at the index ``place`` among those of a segment's step. Of
+    several results from the same parts, only the last one ``clears`` them.
     """
     count = len(parts)
     parts.fill(identity(instruction, dtype))

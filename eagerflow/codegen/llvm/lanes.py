@@ -1,8 +1,8 @@
-"""Loops for rows that lie side by side: each lane of a vector walks along a row of its own.
+"""Loops for interleaved rows: each lane of a vector processes a row of its own.
 
-Reducing an axis that is not the last, as softmax over the channels of images does, finds the
-elements of a row far apart and those of neighbouring rows next to each other. The last outer
-axis is then the one that vectors lie along, the *side*; nothing is added up across lanes.
+In a reduction of an axis other than the last, such as softmax over the channels of images, the
+elements of a row are far apart and those of neighboring rows adjacent. Vectors then go along the
+last outer axis, the *side*; there are no sums across lanes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from eagerflow.codegen.schedule import Pass
 
 
 class SideNest(Nest):
-    """Writes a kernel whose columns are rows of the region, side by side."""
+    """Writes a kernel whose columns are interleaved rows of the region."""
 
     turn = ROWS_OF_A_LINE
 
     def kernel(self) -> str:
-        """The module of one function, ``kernel``; its columns are places along the side."""
+        """The module of one function, ``kernel``; its columns are positions along the side."""
         with (
             self._function("kernel"),
             self._each_row_of_range(),
@@ -38,7 +38,7 @@ class SideNest(Nest):
         pass  # rows begin further in, at each vector
 
     def _begin_lanes(self) -> None:
-        """Where these rows begin in each operand; what is one number per row is loaded."""
+        """The addresses of these rows in each operand; per-row numbers are loaded."""
         code = self.code
         self.row = dict(self.fixed)
         row = code.value(f"mul i64 {self.r}, %side")
@@ -54,12 +54,12 @@ class SideNest(Nest):
                 )
 
     def _side(self, part: Input | Output, pointer: str) -> Span:
-        """Where the elements of the rows of all lanes are, the first one at an address."""
+        """The elements of the rows of all lanes, the first one at an address."""
         i = self.index[part]
         return Span(pointer, part.dtype, "0", self.layout.inner[i], f"%s{i}")
 
     def _walk(self, own: Pass) -> None:
-        """One walk along the rows of all lanes."""
+        """One traversal of the rows of all lanes."""
         self._comment(own)
         sums = self._in_turns(
             own,
@@ -71,7 +71,7 @@ class SideNest(Nest):
             self.row[part.name] = total
 
     def _counted(self, part: Statement, place: Place) -> Operand:
-        # Lanes outside of the mask reduce rows that are not looked at.
+        # Lanes outside of the mask reduce rows that are ignored.
         value: Operand = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
         return value
 
@@ -88,7 +88,7 @@ class SideNest(Nest):
         return "0"
 
     def _homes(self) -> dict[str, Output]:
-        return {}  # the elements of one row lie apart
+        return {}  # the elements of one row are not adjacent
 
     def _kept_span(self, name: str, place: Place) -> Span:
         position = self.code.value(f"mul i64 {place.position}, {self.lanes}")

@@ -1,7 +1,7 @@
-"""The LLVM way: a region's kernel made ready for a layout, and run by threads.
+"""The LLVM way: a region's kernel prepared for a layout, and run by threads.
 
-Which variant runs, and where rows and columns are cut, follows from shapes alone, so results
-have the same bits with any number of threads.
+The choice of the variant, and the division of rows and columns, depend only on shapes, so results
+are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from eagerflow.runtime.buffers import empty
 from eagerflow.runtime.cache import ObjectCache
 from eagerflow.runtime.compilation import Compilation
 
-TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by a counter in machine code
-MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
-MAX_SHORT_WIDTH = 2048  # elements of a row whose sum takes no turns
-MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of it
-MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pass in groups
+TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by an atomic counter
+MIN_SHARED_ELEMENTS = 1 << 17  # threshold for using another thread
+MAX_SHORT_WIDTH = 2048  # elements of a row that is summed without turns
+MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread processes it alone
+MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows are processed in groups
 BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
-MAX_COLUMN_PIECES = 32  # of rows, where columns are reduced
+MAX_COLUMN_PIECES = 32  # of rows, for column reductions
 VECTOR_ALIGNMENT_BYTES = 64
-MAX_KEPT_KERNELS = 64  # that no call holds; those that one holds are in memory as well
+MAX_KEPT_KERNELS = 64  # that no call holds; those in calls are in memory anyway
 
 Operands = list[tuple[Any, tuple[str, ...]]]
 
@@ -60,7 +60,7 @@ Operands = list[tuple[Any, tuple[str, ...]]]
 
 
 class CompiledKernel:
-    """A kernel for one layout, ready to call: its functions, and what their frame holds."""
+    """A kernel for one layout, ready to call: its functions, and the layout of their frame."""
 
     def __init__(self, region: Region, layout: Layout, variant: str) -> None:
         self.variant = variant
@@ -80,18 +80,18 @@ class CompiledKernel:
 
     @property
     def piece(self) -> int:
-        """The address of the function of a piece, if that is all there is to do with it, else 0."""
+        """The address of the function of a piece, if that is the whole kernel, else 0."""
         return next(iter(self.linked.pieces.values())) if self.alone else 0
 
 
 _kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
 _latest: deque[CompiledKernel] = deque(maxlen=MAX_KEPT_KERNELS)
-_making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
+_making: dict[Any, Any] = {}  # held during a compilation; others are not blocked
 _disk = ObjectCache()
 
 
 def _renew() -> None:
-    _making.clear()  # another thread may have held one when the process forked
+    _making.clear()  # another thread may have held one during a fork
 
 
 if hasattr(os, "register_at_fork"):
@@ -121,7 +121,7 @@ def intermediate(
 
 
 def _stages(region: Region, variant: str) -> tuple[list[str], str | None]:
-    """The functions of pieces, in their order, and one of all rows after them."""
+    """The functions of pieces, in order, and one of all rows after them."""
     if variant != "stages":
         return ["kernel"], None
     plan = schedule(region)
@@ -132,13 +132,13 @@ def _stages(region: Region, variant: str) -> tuple[list[str], str | None]:
 def assembly(
     region: Region, layout: Layout, variant: str, target: machine_code.Target | None = None
 ) -> str:
-    """The kernel as the assembly of a machine."""
+    """The kernel as machine assembly."""
     return machine_code.assembly(intermediate(region, layout, variant, target), target)
 
 
 @cache
 def source_digest(folder: str) -> str:
-    """A digest of a folder's code: objects of code that writes other code are of no use."""
+    """A digest of a folder's code: cached objects are only valid for the same generator."""
     digest = hashlib.sha256()
     for place, folders, files in sorted(os.walk(folder)):
         folders.sort()
@@ -150,9 +150,9 @@ def source_digest(folder: str) -> str:
 
 
 def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> Callable[[], bytes]:
-    """What gives the object of a module, from disk, or compiled from its ``text()`` from now on.
+    """A future of a module's object, from disk or compiled in the background from ``text()``.
 
-    ``own`` tells the module from all others that the same code has written.
+    ``own`` identifies the module among all of the same generator.
     """
     generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
     key = "\n".join([own, target.key, machine_code.version(), generator])
@@ -172,8 +172,8 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
 class Linked:
     """The functions of an object, which may still be compiling: callers block until it is ready.
 
-    No lock is held meanwhile, which a fork would leave behind. Of threads that link it at once, the
-    first one's functions are those of all, as others' code goes with its holder.
+    No lock is held meanwhile, as a fork would leave it locked. If threads link it at the same time,
+    all use the first one's functions, as the code of others is freed with its owner.
     """
 
     def __init__(self, content: Callable[[], bytes], pieces: Sequence[str]) -> None:
@@ -187,7 +187,7 @@ class Linked:
 
     @property
     def pieces(self) -> dict[str, int]:
-        """The addresses of functions of pieces, by their names."""
+        """The addresses of functions of pieces, by name."""
         return (self._found.get(RUN) or self._link())[1]
 
     def _link(self) -> tuple[Any, dict[str, int]]:
@@ -198,7 +198,7 @@ class Linked:
 
 
 def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
-    """The kernel of a layout, from memory, from disk, or compiled now."""
+    """The kernel of a layout, from memory, from disk, or newly compiled."""
     key = region.key, layout, variant
     code = _kernels.get(key)
     if code is None:
@@ -212,7 +212,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
 
 
 def clear() -> None:
-    """Forget all kernels in memory; those on disk stay."""
+    """Drop all kernels in memory; those on disk stay."""
     _kernels.clear()
     _latest.clear()
 
@@ -221,7 +221,7 @@ def clear() -> None:
 
 
 def _power_of_two(least: int) -> int:
-    """The least power of two from a number on."""
+    """The least power of two that is at least a number."""
     return 1 << (max(least, 1) - 1).bit_length()
 
 
@@ -241,12 +241,12 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
 
 
 def _one_line(region: Region) -> bool:
-    """Whether all rows add to the same line of each column reduction."""
+    """Whether all rows are added to the same line of each column reduction."""
     return all(reduces_outer_axes(region, s) for s in region.columns.values())
 
 
 def _side_by_side(region: Region, binding: Binding) -> bool:
-    """Whether neighbouring elements belong to different rows, so that lanes are rows."""
+    """Whether neighboring elements belong to different rows, so that lanes are rows."""
     made = any(s.instruction == "random_bits" for s in region.body)
     if binding.extents[-1] < 4 or made or any(p.gather for p in region.inputs):
         return False
@@ -254,7 +254,7 @@ def _side_by_side(region: Region, binding: Binding) -> bool:
     return sum(closer) * 2 > len(closer)
 
 
-# Where objects and arrays hold addresses, in bytes from their own.
+# Offsets in bytes of addresses in objects and arrays.
 TYPE_OFFSET = object.__basicsize__ - 8
 DATA_OFFSET = object.__basicsize__
 STRIDES_OFFSET = DATA_OFFSET + 24
@@ -274,7 +274,7 @@ def _quick_address(array: Any) -> int:
 
 
 def _address() -> Callable[[Any], int]:
-    """What gives the address of an array's first element: in 0.1 µs where Python lays it open."""
+    """A function that returns an array's address: in 0.1 µs if the object's layout is known."""
     probe = np.zeros(3)
     try:
         return _quick_address if _quick_address(probe) == probe.ctypes.data else _plain_address
@@ -286,22 +286,22 @@ address = _address()
 
 
 def own_scratch(name: str, size: int) -> tuple[Any, int]:
-    """Memory of the calling thread's own, and its first address that is placed for vectors."""
+    """Memory of the calling thread, and its first aligned address."""
     memory = threads.scratch(name, (size,), np.uint8)
     return memory, aligned_address(memory)
 
 
 def scratch_of_segment(size: int) -> Callable[[], tuple[Any, int]] | None:
-    """What gives a thread memory of its own for the jobs of a segment; None where it needs none.
+    """A function that returns thread-local memory for the jobs of a segment; None if unneeded.
 
-    Each power of two has memory of its own: small kernels leave the large ones' alone.
+    Each power of two has memory of its own: small kernels do not touch the large ones'.
     """
     bits = size.bit_length()
     return (lambda: own_scratch(f"segment {bits}", 2 << bits)) if bits else None
 
 
 def aligned_address(memory: Any) -> int:
-    """The first address in memory that is placed for vectors."""
+    """The first aligned address in memory."""
     return whole_lines(address(memory))
 
 
@@ -317,9 +317,9 @@ def share(
     scratch: Callable[[], tuple[Any, int]] | None,
     helpers: int,
 ) -> None:
-    """Run a kernel on a frame, with so many other threads to help; none works on it afterwards."""
+    """Run a kernel on a frame, with a number of helpers; none works on it afterwards."""
     if helpers < 1:
-        memory = None if scratch is None else scratch()  # held until the call is over
+        memory = None if scratch is None else scratch()  # kept alive until the call has ended
         function(frame, 0 if memory is None else memory[1], counters)
         return
     entry = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -329,7 +329,7 @@ def share(
 
 
 class Launch:
-    """A kernel for operands of one shape and layout, ready to run on arrays that are like them."""
+    """A kernel for operands of one shape and layout, ready to run on similar arrays."""
 
     def __init__(
         self, region: Region, binding: Binding, operands: Operands, sizes: dict[str, int]
@@ -355,7 +355,7 @@ class Launch:
         self.template[self.at[slot]] = value
 
     def _describe(self, operands: Operands, sizes: dict[str, int]) -> None:
-        """All of the frame but addresses."""
+        """The frame without addresses."""
         binding = self.binding
         self._set("width", self.width)
         self._set("side", binding.side)
@@ -374,7 +374,7 @@ class Launch:
             self._set(f"size_{axis}", size)
 
     def _cut(self) -> None:
-        """Where rows and columns are cut, and the memory that kept values need."""
+        """The division of rows and columns, and the memory for kept values."""
         rows, width, side = self.rows, max(self.width, 1), self.side
         self.parallel = rows * self.width * side >= MIN_SHARED_ELEMENTS
         self.height, self.span, self.blocks = max(1, TASK_ELEMENTS // (width * side)), self.width, 1
@@ -382,11 +382,11 @@ class Launch:
         away = set(self.plan.kept)
         if self.variant not in ("side", "short"):
             away -= set(homes(self.region, self.binding.layout))
-        # Buffers are numbered by all kept values; without any away from home none is needed.
+        # Buffers are numbered by all kept values; if all have a home, none is needed.
         lines = len(self.plan.kept) if away else 0
         self.scratch = line * lines
         self.column_shapes: dict[str, tuple[int, int, int]] = {}
-        self.neutral: dict[str, Any] = {}  # what column reductions begin with
+        self.neutral: dict[str, Any] = {}  # the initial values of column reductions
         if self.variant == "side":
             piece = max(self.lanes, TASK_ELEMENTS // width // self.lanes * self.lanes)
             self.span, self.blocks = piece, max(1, -(-side // piece))
@@ -403,7 +403,7 @@ class Launch:
             line *= rows
         elif self.region.columns:
             least = max(-(-rows // MAX_COLUMN_PIECES), TASK_ELEMENTS // width, 1)
-            self.height = _power_of_two(least)  # which fits to that of other kernels
+            self.height = _power_of_two(least)  # compatible with that of other kernels
         if self.variant in ("short", "group"):
             self._set("keep_row", line)
             line *= self.lanes
@@ -420,7 +420,7 @@ class Launch:
             self._cut_columns(name, part)
 
     def _cut_columns(self, name: str, part: Statement) -> None:
-        """The blocks of rows that have a line each: as few rows as add up without much error."""
+        """The blocks of rows with a line each: few enough rows for accurate sums."""
         across = self.width if self.plan.varies(str(part.operands[0])) else 1
         outer = self.region.axes[: -len(self.region.row_axes)]
         middle = prod(self.sizes[a] for a in outer if a not in part.over)
@@ -433,9 +433,9 @@ class Launch:
     def __call__(
         self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Run on arrays; what the blocks of rows gave for each column reduction.
+        """Run on arrays; returns the partial results of each column reduction.
 
-        ``lines`` are arrays for those that are wanted where they are.
+        ``lines`` are preallocated arrays for some of them.
         """
         frame = self.frame_type.from_buffer_copy(self.template)
         for slot, array in zip(self.pointers, arrays, strict=True):
@@ -452,7 +452,7 @@ class Launch:
         return partial
 
     def partial_columns(self, frame: Any, lines: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Arrays for what the blocks of rows give for column reductions; a frame gets them."""
+        """Arrays for the partial results of column reductions, as passed in a frame."""
         found = {}
         for name, shape in self.column_shapes.items():
             made = None if lines is None else lines.get(name)
@@ -463,11 +463,11 @@ class Launch:
         return found
 
     def own_scratch(self) -> tuple[Any, int]:
-        """Memory of the calling thread's own, and where in it kernels may begin."""
+        """Memory of the calling thread, and the part that kernels may use."""
         return own_scratch("kernel", self.scratch + VECTOR_ALIGNMENT_BYTES)
 
     def reserve(self, frame: Any) -> list[Any]:
-        """Memory for what stages leave for later ones; last, that of the values kept."""
+        """Memory for values that stages pass to later ones; at the end, that of kept values."""
         held = []
         for own in self.plan.passes:
             for part in own.reductions:
@@ -479,7 +479,7 @@ class Launch:
 
 
 def _lookups(region: Region) -> list[tuple[int, int]]:
-    """Inputs and their indices, where rows are not looked up by one number for each row."""
+    """Inputs with lookups and their indices, unless there is one index per row."""
     names = [p.name for p in region.inputs]
     pairs = [(i, names.index(p.gather)) for i, p in enumerate(region.inputs) if p.gather]
     inner = set(region.row_axes)
@@ -488,7 +488,7 @@ def _lookups(region: Region) -> list[tuple[int, int]]:
 
 
 def _read_again(region: Region, sizes: dict[str, int]) -> list[int]:
-    """Inputs that later rows still read after an earlier one has replaced them."""
+    """Inputs that later rows still read after an earlier row has replaced them."""
     names = [p.name for p in region.inputs]
     return [
         names.index(out.inplace)
@@ -500,8 +500,8 @@ def _read_again(region: Region, sizes: dict[str, int]) -> list[int]:
 def can_run(region: Region, sizes: dict[str, int]) -> bool:
     """Whether there is a kernel for a region of these extents.
 
-    Loops over nothing write nothing, not even what varies along other axes; and what reduces
-    a part of the axes of a row across rows is neither a row's sum nor a column's.
+    Empty loops write nothing, not even values of other axes; and a reduction across rows of some of
+    a row's axes is neither a row's sum nor a column's.
     """
     inner = set(region.row_axes)
     return 0 not in sizes.values() and all(
@@ -510,7 +510,7 @@ def can_run(region: Region, sizes: dict[str, int]) -> bool:
 
 
 class KernelCall:
-    """A region made ready for arrays of certain shapes and strides; called with arrays."""
+    """A region prepared for arrays of certain shapes and strides; called with arrays."""
 
     def __init__(
         self, region: Region, inputs: Sequence[Any], outputs: Sequence[Any], sizes: dict[str, int]
@@ -535,7 +535,7 @@ class KernelCall:
         return [(a, p.axes) for a, p in zip(arrays, operands_of(self.region), strict=True)]
 
     def _ready(self, inputs: Sequence[Any], read: bool = True) -> Sequence[Any]:
-        """The inputs, with rows looked up and with copies of what is read after it is replaced.
+        """The inputs, with rows looked up and with copies of those read after they are replaced.
 
         Without ``read`` these are ``imagined``.
         """
@@ -556,7 +556,7 @@ class KernelCall:
         return found
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Fill ``outputs``, in the order of the region's."""
+        """Fill ``outputs``, in the region's order."""
         inputs = self._ready(inputs)
         if self.copies:
             self._copied(inputs, outputs)
@@ -569,7 +569,7 @@ class KernelCall:
             self.launch((*inputs, *outputs))
 
     def _lines(self, outputs: Sequence[Any]) -> dict[str, Any]:
-        """Column reductions of one block of rows, which are complete where they are added up."""
+        """Column reductions of a single block of rows, which need no combination."""
         found: dict[str, Any] = {}
         for i in self.columns:
             out, array = self.region.outputs[i], outputs[i]
@@ -592,7 +592,7 @@ class KernelCall:
         self._join(partial, outputs)
 
     def _join(self, partial: dict[str, Any], outputs: Sequence[Any]) -> None:
-        """Fill the outputs of column reductions, but for those that were added up in place."""
+        """Fill the outputs of column reductions, except those that were summed in place."""
         for i in self.columns:
             self._join_one(partial, outputs, i)
 
@@ -605,12 +605,12 @@ class KernelCall:
             shaped = lines.reshape(self.launch.column_shapes[out.value])
             total = self._along_own(joined(part.instruction, shaped), part)
             shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
-            # A plan gives its arrays as they are: axes of size 1 are none of the region's.
+            # Arrays of a plan may have axes of size 1 that the region lacks.
             own = outputs[i] if outputs[i].ndim == len(shape) else outputs[i].squeeze()
             own[...] = total.reshape(shape)
 
     def _along_own(self, total: Any, part: Any) -> Any:
-        """A column reduction without the axes along which its operand is the same everywhere."""
+        """A column reduction without the axes along which its operand is constant."""
         inner = self.region.row_axes
         varies = total.shape[-1] != 1 or not set(inner).isdisjoint(part.axes)
         axes = [a for a in self.region.axes if a not in part.over and (varies or a not in inner)]

@@ -1,8 +1,8 @@
-"""Loops as jobs: what one thread does again and again, with arrays that move on.
+"""Loops as jobs: repeated calls by one thread, with advancing addresses.
 
-As no other thread works on its jobs, each of them is there once: no pieces are counted, and between
-the iterations the addresses in the frames are moved on. A job of one piece is a mere call of the
-functions that compute it.
+As no other thread works on its jobs, each of them exists once: pieces are not counted, and
+addresses in the frames are advanced between iterations. A job of one piece is a plain call of its
+functions.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from eagerflow.codegen.llvm.team import library
 from eagerflow.runtime import machine_code
 
 _WORDS = ("start", "limit", "done", "once", "once_calls", "each", "calls", "moves", "table")
-"""What a frame holds: the first iteration and the one before which it ends, the one that was
-reached; how many calls are made once, and in each iteration, and where they are; the moves."""
+"""The frame's contents: the first iteration, the limit, the reached one; the numbers of calls made
+once, and in each iteration, and their addresses; the moves."""
 _AT = {word: at for at, word in enumerate(_WORDS)}
 
-# A call: a function, its frame, memory to work in, counters, two numbers. With counters it is a
-# job's own function, and the first number tells how many counters there are. Without, it is that of
-# a piece, of so many rows and columns. No function stands for a test: where the bool is false whose
-# address the frame begins with, the loop ends.
+# A call: a function, its frame, working memory, counters, two numbers. With counters it is a job's
+# own function, and the first number is that of counters. Without, it is the function of a piece of
+# given rows and columns. A null function is a test: if the bool at the address at the beginning of
+# the frame is false, the loop ends.
 _CALL_WORDS = 6
-# A move: a place in a frame, and what to add there after even iterations, and after odd ones.
+# A move: an entry of a frame, and its increments after even and after odd iterations.
 _MOVE_WORDS = 3
 
 
 MAX_ITERATIONS = 1 << 12  # of a loop that is a job of a team
 FIRST_ITERATIONS = 16  # of a loop in slices; an even number, as rings have two rows
-MAX_SECONDS = 1e-3  # of a slice after which the next one is longer
+MAX_SECONDS = 1e-3  # of a slice, after which the next one is longer
 
 
 def in_slices(run: Callable[[int, int], int], most: int | None) -> int:
-    """Iterations, at most ``most`` if that is a number, with signals coming through now and then.
+    """Run iterations, at most ``most`` if that is a number, with regular checks for signals.
 
-    ``run(start, limit)`` does some, and gives the one that is reached, or where it ended.
+    ``run(start, limit)`` runs some, and returns the reached one, or the end.
     """
     done, now = 0, FIRST_ITERATIONS
     while most is None or done < most:
@@ -60,18 +60,18 @@ def in_slices(run: Callable[[int, int], int], most: int | None) -> int:
 
 
 class Move(NamedTuple):
-    """An address that moves on: of an operand of a job, by so many bytes after each iteration."""
+    """An advancing address: of an operand of a job, by a number of bytes after each iteration."""
 
     job: Job
     operand: int
     even: int
-    """After iterations with an even number, counted from 0."""
+    """After iterations with an even index, counted from 0."""
     odd: int
-    """After the others."""
+    """After odd iterations."""
 
 
 def _text(triple: str) -> str:
-    """The function ``iterate``, and ``loop``, of which one thread of a team does all."""
+    """The functions ``iterate``, and ``loop``, which a single thread of a team runs."""
     code = Code()
     with code.function("iterate(ptr %frame)"):
         start, limit, once, each, moves = (
@@ -131,14 +131,14 @@ class _Functions(NamedTuple):
 
 @cache
 def functions() -> _Functions:
-    """The functions, compiled now or taken from the cache."""
+    """The functions, compiled or from the cache."""
     found = library(_text(machine_code.host().triple), *_Functions._fields)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     return _Functions(kind(found["iterate"]), found["loop"])
 
 
 def _calls_of(job: Job) -> list[tuple[int, ...]]:
-    """What does a job, all of which one thread does."""
+    """The calls of a job, run entirely by one thread."""
     frame, memory = job.words[FRAME], job.words[SHARED] or job.own_scratch
     if not job.words[0]:
         return [(0, frame, 0, 0, 0, 0)]
@@ -154,9 +154,9 @@ def _table(rows: Sequence[Sequence[int]], width: int) -> Any:
 
 
 class LoopJob(Job):
-    """Jobs that one thread does ``count`` times, after those that it does ``once``.
+    """Jobs that one thread runs ``count`` times, after those that it runs ``once``.
 
-    ``movers`` are arrays that are looked at alone.
+    ``movers`` are the arrays that are checked.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class LoopJob(Job):
 
     @property
     def in_slices(self) -> bool:
-        """Whether it may take so long that signals should come through meanwhile."""
+        """Whether it may take so long that signals should be handled meanwhile."""
         return self.count > MAX_ITERATIONS
 
     def iterate(self, start: int, limit: int) -> int:
-        """Go on with iterations up to a limit; gives the one that is reached, or where it ended."""
+        """Continue with iterations up to a limit; returns the reached one, or the end."""
         self.frame[_AT["start"]], self.frame[_AT["limit"]] = start, limit
         self.frame[_AT["once"]] = 0 if start else self._once
         functions().iterate(self.words[FRAME])

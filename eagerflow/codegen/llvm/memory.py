@@ -1,4 +1,4 @@
-"""Loads and stores in LLVM's code: types in memory, strides, and masks."""
+"""Loads and stores in LLVM IR: types in memory, strides, and masks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HELD = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 
 def held_type(dtype: str) -> str:
-    """The type that is loaded and stored for a type in memory."""
+    """The type of loads and stores for a type in memory."""
     return _HELD.get(dtype, dtype)
 
 
 class Span(NamedTuple):
-    """Where the elements of a vector are: an address, the type there, the place of the first.
+    """The elements of a vector in memory: an address, the type, the index of the first.
 
-    ``kind`` says how they follow each other, as in ``Layout``: ``stride`` bytes apart if STRIDED.
+    ``kind`` is their spacing, as in ``Layout``: ``stride`` bytes apart if STRIDED.
     """
 
     pointer: str
@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 class Memory:
-    """Moves vectors of ``lanes`` elements between memory and values."""
+    """Moves vectors of ``lanes`` elements between memory and registers."""
 
     def __init__(self, code: Code, emit: Emitter, lanes: int, half_hardware: bool) -> None:
         self.code, self.emit, self.lanes = code, emit, lanes
@@ -49,7 +49,7 @@ class Memory:
     # Addresses -----------------------------------------------------------------------------------
 
     def offset(self, pointer: str, count: str, dtype: str) -> str:
-        """The address ``count`` elements further on."""
+        """The address advanced by ``count`` elements."""
         return self.code.at(pointer, count, f"i{8 * item_size(dtype)}")
 
     def _addresses(self, span: Span) -> tuple[str, str]:
@@ -68,14 +68,14 @@ class Memory:
         return self._widen(Operand(text, held, 0), dtype)
 
     def store_one(self, pointer: str, value: Operand, dtype: str) -> None:
-        """Write the element at an address."""
+        """Store the element at an address."""
         x = self._narrow(value, dtype)
         self.code.line(f"store {x.typed}, ptr {pointer}, align {item_size(dtype)}")
 
     # Vectors -------------------------------------------------------------------------------------
 
     def load(self, span: Span, mask: str = "") -> Operand:
-        """A vector of elements; lanes outside the mask are 0, and are not read."""
+        """Load a vector of elements; lanes outside the mask are 0, and are not read."""
         pointer, dtype = span.pointer, span.dtype
         if span.kind == BROADCAST:
             return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
@@ -92,7 +92,7 @@ class Memory:
         return self._widen(Operand(text, held, self.lanes), dtype)
 
     def store(self, span: Span, value: Operand, mask: str = "") -> None:
-        """Write a vector of elements; lanes outside the mask are not touched."""
+        """Store a vector of elements; lanes outside the mask are not written."""
         x = self._narrow(self.emit.splat(value, self.lanes), span.dtype)
         if span.kind == UNIT:
             place = self.offset(span.pointer, span.position, span.dtype)

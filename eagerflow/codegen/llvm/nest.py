@@ -1,16 +1,16 @@
-"""Loops around a region's body, in LLVM's code.
+"""Loops around a region's body, in LLVM IR.
 
 A kernel is a function of a range of rows and a range of columns, so that threads can share the
 work. Its operands' addresses, strides and extents come in a *frame*, an array of 64-bit
-integers. The variants are chosen by shape and strides alone:
+integers. The variants are chosen by shape and strides only:
 
-* ``rows``: each row is walked over once per pass, vector by vector; the last one is masked;
-* ``stages``: rows are so long that threads share one row: a function per pass, which leaves
-  what it reduced of each block of columns for the next one;
-* ``group`` and ``short``, in ``groups.py``: short rows go through each pass together;
-* ``side``, in ``lanes.py``: rows lie side by side, and each lane of a vector is one.
+* ``rows``: each row is traversed once per pass, vector by vector; the last one is masked;
+* ``stages``: rows are so long that threads share one row: a function per pass, which leaves partial
+results of each block of columns for the next one;
+* ``group`` and ``short``, in ``groups.py``: short rows are processed together in each pass;
+* ``side``, in ``lanes.py``: rows are interleaved, and each lane of a vector is one.
 
-How threads share the pieces is in ``driver.py``.
+The division of pieces among threads is in ``driver.py``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ ARGUMENTS = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalia
 """The arguments of every generated function."""
 
 _NAME = re.compile(r"%(\w+)")
-# Instructions for each element of a pass up to which four, or two, accumulators pay.
+# Instructions per element of a pass up to which four, or two, accumulators pay.
 _MAX_COST_OF_FOUR, _MAX_COST_OF_TWO = 6, 14
 
 
 def frame_slots(region: Region, layout: Layout) -> list[str]:
-    """What each 64-bit integer of a frame is, in order."""
+    """The meaning of each 64-bit integer of a frame, in order."""
     slots = ["width", "side", *(f"extent{k}" for k in range(layout.outer))]
     for i, part in enumerate(operands_of(region)):
         slots += [f"p{i}", f"i{i}", f"s{i}", *(f"o{i}_{k}" for k in range(layout.outer))]
@@ -58,10 +58,10 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
 
 
 def homes(region: Region, layout: Layout) -> dict[str, Output]:
-    """Values that need no buffer between passes: they wait in outputs that are written last.
+    """Values that need no buffer between passes: they are stored in outputs that are written last.
 
-    Such an output is an array of their type whose elements lie beside each other, with one for
-    each index, and in place of nothing.
+    Such an output is a contiguous array of their type, with one element for each index, that
+    replaces no input.
     """
     plan, parts = schedule(region), operands_of(region)
     free = [
@@ -81,12 +81,12 @@ def homes(region: Region, layout: Layout) -> dict[str, Output]:
 
 
 def reduces_outer_axes(region: Region, part: Statement) -> bool:
-    """Whether a column reduction is over all axes but those of the row."""
+    """Whether a column reduction is over all axes except those of the row."""
     return set(region.axes[: -len(region.row_axes)]) <= set(part.over)
 
 
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
-    """Two partial results of a reduction as one."""
+    """The combination of two partial results of a reduction."""
     name = JOINS.get(reduction, reduction)
     if a.dtype == "bool" and name in ("maximum", "minimum"):
         name = "logical_or" if name == "maximum" else "logical_and"
@@ -96,7 +96,7 @@ def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
 
 @dataclass
 class Place:
-    """Where a vector stands in its row, which of its lanes count, and what is known there."""
+    """The position of a vector in its row, its mask, and the values known there."""
 
     position: str
     mask: str = ""
@@ -119,11 +119,11 @@ class Nest:
         self.memory = Memory(self.code, self.emit, lanes, target.has_halves)
         self.width = Operand("%width", "int64", 0)
         self.row: dict[str, Operand] = {}
-        self.passing = 0  # the number of the pass that is being written
+        self.passing = 0  # the index of the current pass
         self.homes = self._homes()
 
     def _homes(self) -> dict[str, Output]:
-        """Kept values that wait in an output, whose elements lie beside each other."""
+        """Kept values that are stored in an output, if its elements are contiguous."""
         return homes(self.region, self.layout)
 
     # Functions -----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Nest:
         return self.code.text()
 
     def _all_passes(self, walk: Callable[[Pass], None]) -> None:
-        """What the passes compute, one after the other, each written by ``walk(own)``."""
+        """The values of all passes, in order, each written by ``walk(own)``."""
         self._row_statements(0)
         for number, own in enumerate(self.schedule.passes):
             self.passing = number
@@ -144,7 +144,7 @@ class Nest:
             self._row_statements(number + 1)
 
     def stages(self) -> str:
-        """The module of one function for each pass, and one for what remains after them."""
+        """The module of one function for each pass, and one for the rest after them."""
         rest = [None] if self.schedule.has_row_results() else []
         for number, own in enumerate([*self.schedule.passes, *rest]):
             self.passing = number
@@ -164,7 +164,7 @@ class Nest:
 
     @contextmanager
     def _function(self, name: str) -> Iterator[None]:
-        """What is written in this context is a function of a range of rows and columns."""
+        """Context manager: the code within is a function of a range of rows and columns."""
         code = self.code
         code.lines += [f"; {line}" for line in str(self.region).splitlines()]
         with code.function(name + ARGUMENTS):
@@ -182,7 +182,7 @@ class Nest:
         self._end()
 
     def _end(self) -> None:
-        """Load what of the frame the function uses, now that this is known."""
+        """Load the entries of the frame that the function uses, which are known now."""
         code = self.code
         used = set(_NAME.findall("\n".join(code.lines[self._head :])))
         lines: list[str] = []
@@ -197,7 +197,7 @@ class Nest:
 
     @contextmanager
     def _each_row_of_range(self) -> Iterator[None]:
-        """Write what is done for each row."""
+        """Write the processing of each row."""
         with self.code.loop("row", "%r0", "%r1") as (self.r, _):
             self.row = dict(self.fixed)
             self.start = self.code.value(f"mul i64 {self.r}, %width")
@@ -205,7 +205,7 @@ class Nest:
             yield
 
     def _addresses(self) -> None:
-        """Where the row begins in each operand; what is one number per row is loaded."""
+        """The address of the row in each operand; per-row numbers are loaded."""
         code = self.code
         counts: list[str] = []
         rest = self.r
@@ -225,7 +225,7 @@ class Nest:
                 base = code.step(base, which.text, f"%g{i}")
             self.base[part] = base
             self._load_row(part, base)
-        # What does not change within a row is computed here: no pass of LLVM's moves it.
+        # Invariants of a row are computed here: no pass of LLVM hoists them.
         self.lines = {name: self._column(s) for name, s in self.region.columns.items()}
         self.buffers = {
             name: self.base[self.homes[name]] if name in self.homes else self._buffer_start(name)
@@ -262,7 +262,7 @@ class Nest:
     # Elements ------------------------------------------------------------------------------------
 
     def _sweep(self, own: Pass, start: str, end: str) -> None:
-        """One walk over the columns from ``start`` to ``end``."""
+        """One traversal of the columns from ``start`` to ``end``."""
         self._comment(own)
         unroll = 1
         if own.reductions:
@@ -286,7 +286,7 @@ class Nest:
     def _loop(
         self, own: Pass, start: str, end: str, unroll: int, sums: list[Operand]
     ) -> tuple[str, list[Operand]]:
-        """Whole vectors, ``unroll`` of them at a time; where it stopped, and the sums there."""
+        """Whole vectors, ``unroll`` of them at a time; returns the end, and the sums."""
         code, step = self.code, self.lanes * unroll
         count = code.value(f"sub i64 {end}, {start}")
         whole = code.value(f"sub i64 {count}, " + code.value(f"urem i64 {count}, {step}"))
@@ -306,10 +306,10 @@ class Nest:
         sums: list[Operand],
         each: Callable[[str, list[Operand]], None],
     ) -> list[Operand]:
-        """The sums after a loop from a first place to an end by a step, written by ``each``.
+        """The sums after a loop from a first position to an end by a step, written by ``each``.
 
-        In long rows, no more numbers than those of a ``turn`` are added one after the other; their
-        sums are added up in an outer loop.
+        In long rows, at most the numbers of a ``turn`` are added sequentially; their sums are added
+        in an outer loop.
         """
         code, (first, end, step) = self.code, counted
         if not self.layout.long or not any(rounds(p.instruction, p.dtype) for p in own.reductions):
@@ -329,7 +329,7 @@ class Nest:
         return totals
 
     def _rest(self, own: Pass, start: str, end: str, sums: list[Operand]) -> list[Operand]:
-        """The elements that do not fill a vector, under a mask."""
+        """The elements that do not fill a vector, with a mask."""
         code = self.code
         tail, done = code.name("tail_"), code.name("after_")
         before = code.current
@@ -352,7 +352,7 @@ class Nest:
     def _elements(
         self, own: Pass, place: Place, sums: list[Operand], which: int, unroll: int
     ) -> None:
-        """One vector of a pass; ``sums`` are replaced by those that include it."""
+        """One vector of a pass; updates ``sums``."""
         s, memory = self.emit, self.memory
         for i, part in enumerate(own.reductions):
             value = self._counted(part, place)
@@ -375,7 +375,7 @@ class Nest:
         self.memory.store(span, total, place.mask)
 
     def _span(self, part: Input | Output, place: Place) -> Span:
-        """Where the elements of an operand are at a place."""
+        """The elements of an operand at a position."""
         i = self.index[part]
         kind = self.layout.inner[i]
         return Span(self.base[part], part.dtype, place.position, kind, f"%i{i}")
@@ -389,7 +389,7 @@ class Nest:
         return found
 
     def _element(self, name: str, place: Place) -> Operand:
-        """A value of the vector at a place; a value of the row is the same in all lanes."""
+        """The value of a vector at a position; per-row values are broadcast."""
         if not self.schedule.varies(name):
             return self.row[name]
         if name in place.values:
@@ -435,7 +435,7 @@ class Nest:
         return self._along(part, self.emit.add(at, Operand(self.start, "int64", 0)))
 
     def _along(self, part: Statement, flat: Operand) -> Operand:
-        """The index along one axis, of the index in row-major order."""
+        """The index along one axis, from the row-major index."""
         axes = self.region.axes
         at = axes.index(part.over[0])
         for axis in reversed(axes[at + 1 :]):
@@ -450,20 +450,20 @@ class Nest:
     # Buffers and partial results -----------------------------------------------------------------
 
     def _buffer_start(self, name: str) -> str:
-        """Where this row of a value that is kept between passes begins."""
+        """The address of this row of a value that is kept between passes."""
         slot = self.code.step("%scratch", str(self.schedule.kept[name]), "%keep_slot")
         return self.code.step(slot, self._kept_row(), "%keep_row")
 
     def _kept_row(self) -> str:
-        """The number of this row among those whose values are kept at the same time."""
+        """The index of this row among those with values kept at the same time."""
         return self.r
 
     def _kept_span(self, name: str, place: Place) -> Span:
-        """Where the elements of a value that is kept between passes are at a place."""
+        """The elements of a value that is kept between passes, at a position."""
         return Span(self.buffers[name], self.region.statement(name).dtype, place.position)
 
     def _column(self, part: Statement) -> str:
-        """Where a row's line of a column reduction begins: there is one for each block of rows,
+        """The address of a row's line of a column reduction: there is one for each block of rows,
         and in it one for each index along the outer axes that are not reduced.
         """
         code, middle = self.code, f"%middle_{part.name}"
@@ -476,7 +476,7 @@ class Nest:
         return self.memory.offset(f"%columns_{part.name}", line, part.dtype)
 
     def _identities(self, own: Pass, unroll: int) -> list[Operand]:
-        """What the reductions of a pass begin with, ``unroll`` vectors of each."""
+        """The initial values of a pass's reductions, ``unroll`` vectors of each."""
         return [self._identity(part, self.lanes) for part in own.reductions for _ in range(unroll)]
 
     def _identity(self, part: Statement, lanes: int) -> Operand:
@@ -496,10 +496,10 @@ class Nest:
         return merged
 
     def _across(self, reduction: str, x: Operand) -> Operand:
-        """All lanes of a vector as one number, by halves."""
+        """All lanes of a vector combined into one number, by halving."""
         s = self.emit
         if reduction in ("max", "min") and is_float(x.dtype):
-            # Asked once for all lanes, NaN costs less than in each step.
+            # Tested once for all lanes, NaN costs less than in each step.
             wrong = s.any_lane(s.isnan(x))
             top = self._halved("larger" if reduction == "max" else "smaller", x)
             found: Operand = s.select(wrong, float("nan"), top)
@@ -533,7 +533,7 @@ class Nest:
         self.memory.store_one(self._partial(part, block), self.row[part.name], part.dtype)
 
     def _sum_of_blocks(self, part: Statement) -> Operand:
-        """What a row gives, from what its blocks gave, in their order."""
+        """The results of a row, from the partial results of its blocks, in order."""
         none = [self._identity(part, 0)]
         with self.code.loop("block", "0", "%blocks", 1, none) as (i, total):
             value = self.memory.load_one(self._partial(part, i), part.dtype)

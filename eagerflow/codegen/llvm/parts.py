@@ -1,7 +1,7 @@
-"""Parts of arrays written over, in machine code: it needs no memory, so nothing breaks it off.
+"""Overwriting of parts of arrays, in machine code without allocations, so that it cannot fail.
 
-A part is runs of elements that begin at some places of the flattened array. One thread writes them
-in their order, so that where runs share elements, the last one stays.
+A part consists of runs of elements at some positions of the flattened array. One thread writes them
+in order, so that the last of overlapping runs wins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import library
 from eagerflow.runtime import machine_code
 
-# A frame: the addresses of the array, of the places of runs, and of what is written; the number of
+# A frame: the addresses of the array, of the positions of runs, and of the values; the number of
 # runs, the bytes of a run and of an element.
 _COUNT, _RUN, _ITEM, _WORDS = 3, 4, 5, 6
 _MOVED_BYTES = (128, 16, 4, 1)  # at once, while so many are left
@@ -48,16 +48,16 @@ def _write() -> int:
 
 
 class PartJob(Job):
-    """Writes over a part of an array, which ``ready`` tells."""
+    """Overwrites the part of an array given to ``ready``."""
 
     def __init__(self) -> None:
         frame, counters = (ctypes.c_int64 * _WORDS)(), (ctypes.c_int64 * (2 * COUNTER_WORDS))()
         super().__init__(_write(), frame, counters, Operands((0, 1, 2), (0, 0, 0), (0, 1, 2)))
 
     def ready(self, array: Any, places: Any, values: Any) -> None:
-        """Take the array, places in it from its first element on, and a row of values for each.
+        """Set the array, positions in it in elements, and a row of values for each.
 
-        All are contiguous and stay alive until it is done; places are int64.
+        All are contiguous and have to stay alive until it is done; positions are int64.
         """
         self.frame[_COUNT:] = values.shape[0], values.shape[1] * values.itemsize, values.itemsize
         self.fill((array, places, values))

@@ -1,9 +1,8 @@
-"""Machine code that asks Python objects whether they are as they were, many in one call.
+"""Machine code that checks whether Python objects are unchanged, many in one call.
 
-Each question is a row of four words: its kind, an object, a key, and what the answer was. All are
-asked through functions of Python's own C interface, so what an answer means is Python's affair:
-attributes go through properties and ``__getattr__``, whose code runs as ever. The interpreter's
-lock is held throughout.
+Each check is a row of four words: its kind, an object, a key, and the expected answer. All use
+functions of Python's C API, with Python's semantics: attributes are read through properties and
+``__getattr__``, whose code runs as usual. The interpreter's lock is held throughout.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _NAMES = """
     PyObject_IsInstance PyObject_IsTrue PyObject_RichCompareBool PyObject_GetItem PyObject_Type
     PyObject_CallNoArgs PyContextVar_Get PySequence_Contains PyObject_GetIter PyIter_Next
 """.split()
-# Reads an attribute without an error where there is none: under its name, and that of old.
+# Reads an optional attribute without an error: under its name in new and old versions.
 _OPTIONAL = ("PyObject_GetOptionalAttr", "_PyObject_LookupAttr")
 
 KINDS = """
     attribute item dict_item type_of_item size list keys values elements instance truth equal weak
     context contains
 """.split()
-"""What is asked, by number: what is read, and compared to the fourth word by identity."""
+"""The kinds of checks, by number: a value is read, and compared to the fourth word by identity."""
 
 _TEXT = """
 define i64 @differ(ptr %functions, i64 %count, ptr %rows) nounwind {
@@ -235,7 +234,7 @@ different:
 
 
 def _text() -> str:
-    """The function ``differ``, with the functions that it calls, which it gets in a table."""
+    """The function ``differ``; the functions that it calls are passed in a table."""
     lines = []
     for i, name in enumerate([*_NAMES, "optional"]):
         lines.append(f"  %at_{name} = getelementptr ptr, ptr %functions, i64 {i}")
@@ -245,7 +244,7 @@ def _text() -> str:
 
 
 class _Interface(NamedTuple):
-    """The machine code, and the addresses of Python's functions that it gets."""
+    """The machine code, and the addresses of Python's functions for it."""
 
     differ: Any
     functions: Any
@@ -253,7 +252,7 @@ class _Interface(NamedTuple):
 
 @cache
 def _interface() -> _Interface | None:
-    """None where Python does not offer all of the functions."""
+    """None if Python lacks any of the functions."""
     own = ctypes.pythonapi
     optional = next((name for name in _OPTIONAL if hasattr(own, name)), None)
     if optional is None or not all(hasattr(own, name) for name in _NAMES):
@@ -266,20 +265,20 @@ def _interface() -> _Interface | None:
 
 
 class Number(int):
-    """A length, a size or a truth, which goes into a row as it is."""
+    """A length, a size or a truth value, stored directly in a row."""
 
 
 NOTHING = object()
-"""Stands in a row for what is not there."""
+"""Represents a missing value in a row."""
 
 Row = tuple[str, Any, Any, Any]
-"""One of ``KINDS``, an object, its key or a ``Number``, and the answer that is expected."""
+"""One of ``KINDS``, an object, its key or a ``Number``, and the expected answer."""
 
 
 def question(rows: Sequence[Row]) -> Callable[[], int]:
-    """What asks all rows: it gives 0 if all answers are as expected, else 1.
+    """The check of all rows: 0 if all answers are as expected, else 1.
 
-    It keeps alive all that the rows name, and raises what the called objects raise.
+    It keeps the objects of all rows alive, and raises errors of called objects.
     """
     interface = _interface()
     if interface is None:
@@ -296,5 +295,5 @@ def question(rows: Sequence[Row]) -> Callable[[], int]:
 
 
 def can_ask() -> bool:
-    """Whether there is machine code here, and Python offers its functions."""
+    """Whether machine code is available, and Python has its functions."""
     return machine_code.available() and _interface() is not None

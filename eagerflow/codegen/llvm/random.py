@@ -1,4 +1,4 @@
-"""Random bits in LLVM's code: the Philox generator of ``philox``, number by number."""
+"""Random bits in LLVM IR: the Philox generator of ``philox``, number by number."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _NAME = "philox"
 def random_lanes(code: Code, first: str, state: list[Operand], dtype: str, lanes: int) -> Operand:
     """Numbers ``first`` to ``first + lanes - 1`` of a draw, as a vector.
 
-    A block of the generator gives four words, or eight halves. Blocks that the vector touches
-    are computed one by one and laid behind each other, and the vector is read from there.
+    A block of the generator gives four words, or eight halves. The blocks of the vector are
+    computed one by one and stored consecutively, and the vector is loaded from there.
     """
     per_block = BLOCK_WORDS * (2 if dtype == "uint32" else 1)
     size = 4 if dtype == "uint32" else 8
     count = -(-lanes // per_block) + 1
     code.functions[_NAME] = _philox()
-    # The stack is reserved where the function begins: within a loop it would grow each time.
+    # The stack is reserved at the function's entry: within a loop it would grow each time.
     room = code.entry(f"alloca [{count * 4} x i64], align 64")
     block = code.value(f"udiv i64 {first}, {per_block}")
     within = code.value(f"urem i64 {first}, {per_block}")
     words = ", ".join(f"i64 {x.text}" for x in state)
     for i in range(count):
-        if i == count - 1:  # only numbers that do not begin with a block reach into the last one
+        if i == count - 1:  # only numbers that do not begin with a block extend into the last one
             after = code.name("drawn_")
             code.go_on(code.value(f"icmp ne i64 {within}, 0"), after)
         number = code.value(f"add i64 {block}, {i}")

@@ -1,8 +1,8 @@
-"""References to arrays, as machine code sees them: before kernels write over memory.
+"""Reference counts of arrays, checked by machine code before kernels overwrite memory.
 
-A count of references is only worth something at the very moment at which the writing begins. So
-the counts are looked at by machine code that keeps the interpreter's lock, and the caller
-goes on to the writing with no bytecode in between (``guard.in_one_call``).
+A reference count is only valid at the moment at which the writing begins. So the counts are read by
+machine code that holds the interpreter's lock, and the caller proceeds to the writing with no
+bytecode in between (``guard.in_one_call``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD_WORDS = 4  # words of a table before its pairs
 
 
 def _text() -> str:
-    """The function ``held``, which gives 1 if there are other references, and 0 if not."""
+    """The function ``held``, which returns 1 if there are other references, else 0."""
     code = Code()
     with code.function("held(ptr %table)", "0"):
         count, kind = (code.word("i64", "%table", i) for i in (0, 1))
@@ -53,7 +53,7 @@ def _text() -> str:
 
 
 def _leave_if_held(code: Code, counted: str, most: str) -> None:
-    """Leave where an object has more references than these."""
+    """Branch out if an object has more references than these."""
     found = code.word("i32", counted, 0)
     code.go_on(code.value(f"icmp ule i32 {found}, {most}"), "held")
 
@@ -66,7 +66,7 @@ def _held() -> Any:
 
 @cache
 def counts_lie_open() -> bool:
-    """Whether objects and arrays of this Python have their counts and owners where we look."""
+    """Whether this Python has reference counts and owners at the known offsets."""
     count, word = ctypes.c_uint32.from_address, ctypes.c_uint64.from_address
     probe = np.zeros(3, np.int16)
     view = probe[1:]
@@ -81,10 +81,10 @@ def counts_lie_open() -> bool:
 
 
 class Holders:
-    """Asks whether there are other references to arrays, or to the objects that hold them.
+    """Checks for other references to arrays, or to the objects that hold them.
 
-    ``objects`` and ``arrays`` are how many references the caller itself has to each object and
-    to each array. An array's memory may belong to another one, which only it may refer to.
+    ``objects`` and ``arrays`` are the numbers of the caller's own references to each object and to
+    each array. An array's memory may belong to a base, which only it may refer to.
     """
 
     def __init__(self, count: int, objects: int, arrays: int) -> None:
@@ -92,10 +92,10 @@ class Holders:
             count, id(np.ndarray), objects, arrays
         )
         self.ask = partial(_held(), ctypes.c_void_p(ctypes.addressof(self._words)))
-        """Gives 1 if there are other references, 0 if not; no Python code runs in it."""
+        """Returns 1 if there are other references, else 0; no Python code runs in it."""
 
     def look_at(self, objects: Sequence[Any], arrays: Sequence[Any]) -> None:
-        """Take these, which have to stay alive, for the questions to come."""
+        """Set the objects and arrays, which have to stay alive, for later checks."""
         self._words[0] = len(arrays)
         end = _HEAD_WORDS + 2 * len(arrays)
         self._words[_HEAD_WORDS:end:2] = [*map(id, objects)]

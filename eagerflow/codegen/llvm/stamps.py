@@ -1,9 +1,8 @@
-"""Time stamps: jobs that note when the jobs before them are complete.
+"""Time stamps: jobs that record the time at which earlier jobs are complete.
 
-A stamp is a job like any other, which stands in a row with those that compute something. As no
-thread begins with a job before all pieces of those before it are complete, the first thread that
-comes to a stamp reads the clock there. Kernels stay as they are, and what has no stamps is the same
-code as ever.
+A stamp is a job in a sequence of ordinary jobs. As no thread begins a job before all pieces of
+earlier ones are complete, the first thread that reaches a stamp reads the clock. Kernels are not
+modified, and code without stamps is unaffected.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from eagerflow.codegen.llvm.team import library
 from eagerflow.handlers import raised_here
 
 # A frame: the time, the address of the clock's function, the clock's number. For a lap the time is
-# a sum, and there is the address of the time at which the lap before has ended.
+# a sum, followed by the address of the time at which the previous lap has ended.
 _WORDS = 4
 _NANOSECONDS = 10**9
 
@@ -44,8 +43,8 @@ def _now(code: Code) -> str:
 def _text() -> str:
     """The functions of jobs: ``stamp`` and ``lap``.
 
-    The first thread that comes to a stamp leaves the time in the frame. A lap is for one thread: it
-    adds the time that has passed since the one before.
+    The first thread that reaches a stamp stores the time in the frame. A lap is for a single
+    thread: it adds the time since the previous one.
     """
     code = Code()
     with code.function("stamp(ptr %frame, i64 %memory, ptr %counters)"):
@@ -68,7 +67,7 @@ def _entries() -> dict[str, int]:
 
 
 def _job(name: str, row: Any, held: Any) -> Job:
-    """A job of one of the functions, whose frame is a row of an array."""
+    """A job of one of the functions, with a row of an array as its frame."""
     frame = (ctypes.c_int64 * _WORDS).from_address(launch.address(row))
     frame[1:3] = [_clock() or 0, time.CLOCK_MONOTONIC]
     return Job(_entries()[name], frame, (ctypes.c_int64 * 0)(), Operands((), (), ()), held=held)
@@ -76,7 +75,7 @@ def _job(name: str, row: Any, held: Any) -> Job:
 
 @cache
 def _clock() -> int | None:
-    """The address of the C library's ``clock_gettime``; None where it has none, as on Windows."""
+    """The address of the C library's ``clock_gettime``; None if it is missing, as on Windows."""
     try:
         return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
     except raised_here(AttributeError, TypeError, OSError):
@@ -90,7 +89,7 @@ def can_stamp() -> bool:
 
 @cache
 def _offset() -> int:
-    """Nanoseconds by which ``time.perf_counter_ns`` is ahead of the clock of stamps."""
+    """The offset in nanoseconds of ``time.perf_counter_ns`` from the clock of stamps."""
     if time.get_clock_info("perf_counter").implementation == "clock_gettime(CLOCK_MONOTONIC)":
         return 0
     pairs = [(time.perf_counter_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) for _ in "1234"]
@@ -98,7 +97,7 @@ def _offset() -> int:
 
 
 class Stamps:
-    """Up to ``most`` times that are noted in a run, on the clock of ``time.perf_counter_ns``."""
+    """Up to ``most`` times recorded in a run, on the clock of ``time.perf_counter_ns``."""
 
     def __init__(self, most: int) -> None:
         self._frames = np.zeros((most, COUNTER_WORDS), np.int64)  # each on a cache line of its own
@@ -110,40 +109,40 @@ class Stamps:
         return self._count - 1
 
     def job(self) -> Job:
-        """A job that notes when those before it are complete, whichever threads do them."""
+        """A job that records when earlier ones are complete, on any thread."""
         return _job("stamp", self._frames[self._next()], self._frames)
 
     def note(self) -> Callable[[], None]:
-        """A function that notes the time when it is called."""
+        """A function that records the time at which it is called."""
         return partial(self._note, self._next())
 
     def _note(self, number: int) -> None:
         self._times[number] = time.perf_counter_ns() - _offset()
 
     def reset(self) -> None:
-        """Be ready for the next run."""
+        """Prepare for the next run."""
         self._times[:] = 0
 
     def read(self) -> list[int]:
-        """All times of the last run, in the order in which they were asked for."""
+        """All times of the last run, in the order in which they were requested."""
         return (self._times[: self._count] + _offset()).tolist()
 
 
 class Laps:
-    """How long each of the steps of a loop takes, all iterations together."""
+    """The durations of the steps of a loop, summed over iterations."""
 
     def __init__(self, most: int) -> None:
         self._frames = np.zeros((most + 1, COUNTER_WORDS), np.int64)
         self._last = np.zeros(1, np.int64)
         self.steps: list[int] = []
-        """Numbers of the steps that have jobs."""
+        """Indices of the steps that have jobs."""
         self._jobs: list[Job] = []
         self._times: list[Any] = []  # of each job: its times in all iterations
 
     def among(
         self, once: Sequence[Job], each: Sequence[Job], alone: bool
     ) -> tuple[list[Job], list[Job]]:
-        """The jobs of a loop with some between them that note times; one thread is ``alone``."""
+        """The jobs of a loop with interspersed time stamps; one thread is ``alone``."""
         made: list[Job] = []
         for number, own in groupby(each, attrgetter("step")):
             self.steps.append(number)
@@ -160,17 +159,17 @@ class Laps:
         return made
 
     def spread(self, frames: Mapping[Job, Any]) -> None:
-        """Let each job have a frame for each iteration: these."""
+        """Set the frames of each job for each iteration."""
         self._times = [frames[job][:, 0] for job in self._jobs]
 
     def reset(self) -> None:
-        """Be ready for the next run."""
+        """Prepare for the next run."""
         self._frames[:, 0] = 0
         for times in self._times:
             times[:] = 0
 
     def read(self, begin: int) -> list[int]:
-        """Nanoseconds of each of ``steps`` in the last run, which began then."""
+        """Nanoseconds of each of ``steps`` in the last run, which began at that time."""
         if not self._times:
             return self._frames[: len(self._jobs), 0].tolist()
         times = np.stack(self._times, axis=1)

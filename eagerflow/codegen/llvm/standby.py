@@ -1,10 +1,9 @@
-"""Threads of the pool that stand by: for a moment after its work, a helper looks out for more.
+"""Standby: after its work, a thread of the pool spins for a moment, waiting for more.
 
-To wake a thread takes as long as a small kernel does. So a helper whose call has ended spins for
-``SECONDS`` in machine code, without Python's lock, before it goes to sleep. A team that runs is
-put on a *board*, where threads that stand by see it. Its owner takes it off again, and waits until
-none is about to enter it, all in one call of machine code: so a team outlives all that have
-read its address.
+Waking a thread takes as long as a small kernel. So after its call a helper spins for ``SECONDS`` in
+machine code, without Python's lock, before it sleeps. A running team is posted on a *board*, where
+spinning threads see it. Its owner removes it, and waits until no thread is about to enter it, all
+in one call of machine code: so a team outlives all threads that have read its address.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ import numpy as np
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS, PAUSES
 
 SECONDS = 1e-4
-MEMORY_BYTES = 1 << 18  # that a helper that stands by has to work in
+MEMORY_BYTES = 1 << 18  # of working memory for a helper on standby
 _LINE_BYTES = 8 * COUNTER_WORDS
 _TRIALS, _TRIAL_TURNS = 8, 2_000
 
-# The board, each part on a cache line of its own: the team (0 for none, 1 while one is put there)
-# and the number of those so far; how many helpers are about to enter it; how many stand by.
+# The board, each part on a cache line of its own: the team (0 for none, 1 while one is posted) and
+# the number of teams so far; the number of helpers about to enter it, and on standby.
 _ENTERING, _WAITING, _WORDS = (i * COUNTER_WORDS for i in (1, 2, 4))
 
 _TEXT = """
@@ -105,7 +104,7 @@ leave:
 
 
 def text(triple: str) -> str:
-    """The functions ``post`` and ``stand_by``, to stand behind ``run`` and ``help`` of teams."""
+    """The functions ``post`` and ``stand_by``, which use ``run`` and ``help`` of teams."""
     pause, _ = PAUSES.get(triple.partition("-")[0], ("", ""))
     return _TEXT.format(entering=_ENTERING, waiting=_WAITING, pause=pause)
 
@@ -117,20 +116,20 @@ def _aligned(memory: Any) -> int:
 
 
 def can_work_in(memory: tuple[Any, int] | None) -> bool:
-    """Whether a helper can do with memory of its own what the owner of a team does with this."""
+    """Whether a helper can use its own memory in place of this memory of the team's owner."""
     if memory is None:
         return True
-    own = memory[0]  # a list is one that all threads share
+    own = memory[0]  # a list is shared by all threads
     return own.__class__ is np.ndarray and own.nbytes <= MEMORY_BYTES
 
 
 class Board:
-    """Where a team that runs is seen by helpers that stand by. There is one, for good."""
+    """The board on which running teams are visible to helpers on standby. There is one, forever."""
 
     def __init__(self, post: Any, stand_by: Any) -> None:
         """``post`` and ``stand_by`` are the functions in machine code."""
         memory = np.zeros(_WORDS + COUNTER_WORDS, np.int64)
-        # Threads may read it when Python ends and takes apart what is there.
+        # Threads may read it during Python's shutdown.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self.address = _aligned(memory)
         self._words = (ctypes.c_int64 * _WORDS).from_address(self.address)
@@ -140,21 +139,21 @@ class Board:
             os.register_at_fork(after_in_child=self._clear)
 
     def _clear(self) -> None:
-        self._words[:] = [0] * _WORDS  # those that stood by are no threads of the child
+        self._words[:] = [0] * _WORDS  # the threads on standby do not exist in the child
 
     def waiting(self) -> int:
-        """How many helpers stand by."""
+        """The number of helpers on standby."""
         found: int = self._words[_WAITING]
         return found
 
     def run(self, team: int, scratch: int) -> None:
-        """Run a team, with those that stand by; none works on it or knows of it afterwards."""
+        """Run a team, with helpers on standby; none works on it or knows of it afterwards."""
         self._post(self.address, team, scratch)
 
     def helper(self, calls: int) -> Callable[[int], int]:
-        """What lets the calling thread help with all teams that run until none has for ``SECONDS``.
+        """The call that makes a thread help all running teams until none has run for ``SECONDS``.
 
-        Or until at the address ``calls`` there is another number than it is given.
+        It also ends if the number at the address ``calls`` changes.
         """
         memory = np.empty(MEMORY_BYTES + _LINE_BYTES, np.uint8)
         call, given = self._stand_by, (self.address, self._turns, _aligned(memory), calls)
@@ -172,7 +171,7 @@ class Board:
         number, place = ctypes.c_int64, ctypes.c_void_p
         kind = ctypes.PYFUNCTYPE(number, place, number, number, place, number)  # keeps the lock
         trial = partial(kind(ctypes.cast(self._stand_by, place).value or 0), address)
-        for _ in range(_TRIALS):  # of which some may lose their core
+        for _ in range(_TRIALS):  # some of which may be descheduled
             start = time.perf_counter()
             trial(_TRIAL_TURNS, 0, address, 0)
             taken.append(time.perf_counter() - start)

@@ -1,11 +1,11 @@
-"""Threads that share kernels, in machine code, and leave them together.
+"""Teams of threads that share kernels, in machine code.
 
-A team is a list of jobs, each a kernel with its frame and its counters, done one after the other:
-no thread begins with one before all pieces of those before it are complete. The team's owner calls
-``run`` once: it opens the team, takes pieces of job after job, closes the team and waits until
-every helper has left, all in one call of machine code. So no exception in Python can come between,
-and no thread works on memory that its caller has left: helpers that come before or after find the
-team closed, and go.
+A team is a list of jobs, each a kernel with its frame and its counters, run in order: no thread
+begins one before all pieces of earlier ones are complete. The team's owner calls ``run`` once: it
+opens the team, takes pieces of job after job, closes the team and waits until every helper has
+left, all in one call of machine code. So no Python exception can intervene, and no thread works on
+memory that its caller has released: helpers that arrive before or after find the team closed, and
+leave.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from eagerflow.runtime.cache import ObjectCache
 
 # A team: its state on a cache line of its own, the number of jobs, their addresses. A job begins
 # with its function and that one's arguments: frame, scratch memory (0 if it is each thread's own),
-# counters. A job without function is a test: its frame begins with the address of a bool, and where
-# that is false, the jobs behind it are not done.
+# counters. A job without function is a test: its frame begins with the address of a bool; if that
+# is false, later jobs are skipped.
 HEAD = COUNTER_WORDS + 1
 _CLOSED = 1 << 32  # added to the number of helpers at work
 
 
 def _text(triple: str) -> str:
-    """The functions ``run`` and ``help``, and ``work``, which both do; and those of ``standby``."""
+    """The functions ``run`` and ``help``, their common part ``work``, and those of ``standby``."""
     code = Code()
     with code.function("work(ptr %team, i64 %scratch)"):
         start = code.at("%team", COUNTER_WORDS, "i64")
@@ -65,7 +65,7 @@ def _text(triple: str) -> str:
 
 
 def library(text: str, *names: str) -> dict[str, int]:
-    """The addresses of functions of a module in LLVM's text form, which stays for good."""
+    """The addresses of functions of a module in LLVM's text form, which is never unloaded."""
     target = machine_code.host()
     whole = f'target triple = "{target.triple}"\n{text}'
     key = "\n".join([whole, target.key, machine_code.version()])
@@ -81,9 +81,9 @@ _held: list[Any] = []
 
 @cache
 def functions() -> tuple[Any, Any, standby.Board]:
-    """``run(team, scratch)`` and ``help(team, scratch)``, and the board of teams that run.
+    """``run(team, scratch)`` and ``help(team, scratch)``, and the board of running teams.
 
-    All let other Python threads run.
+    All release Python's lock.
     """
     found = library(_text(machine_code.host().triple), "run", "help", "post", "stand_by")
     number, place = ctypes.c_int64, ctypes.c_void_p
@@ -108,7 +108,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Team:
-    """Jobs that threads do together. ``jobs`` are their addresses; ``held`` keeps them alive."""
+    """Jobs that threads run together. ``jobs`` are their addresses; ``held`` keeps them alive."""
 
     __slots__ = (
         "_board",
@@ -134,22 +134,22 @@ class Team:
         self._scratch = scratch
         self._run, self._help, self._board = functions()
         self.work = self.owner(0)
-        """Does the jobs as the team's owner, and gives 0; no Python code runs in it."""
+        """Run the jobs as the team's owner, and return 0; no Python code runs in it."""
 
     def owner(self, scratch: int) -> Callable[[], int]:
-        """What does the jobs with memory of this address, and with the helpers that were invited.
+        """A call that runs the jobs with memory at this address, and with invited helpers.
 
-        It gives 0; no Python code runs in it.
+        It returns 0; no Python code runs in it.
         """
         return partial(self._run, ctypes.c_void_p(self.address), ctypes.c_int64(scratch))
 
     def limit(self, count: int) -> None:
-        """From now on do no more than so many jobs."""
+        """Limit the number of jobs from now on."""
         self._words[COUNTER_WORDS] = count
 
     def run(self, helpers: int) -> None:
-        """Do the jobs, with so many threads of the pool to help; return when none is at work."""
-        memory = None if self._scratch is None else self._scratch()  # held until the call is over
+        """Run the jobs, with a number of helpers of the pool; return when none is at work."""
+        memory = None if self._scratch is None else self._scratch()  # held during the call
         address = 0 if memory is None else memory[1]
         if helpers < 1 or not standby.can_work_in(memory):
             self.invite(helpers)
@@ -159,16 +159,16 @@ class Team:
             self._board.run(self.address, address)
 
     def invite(self, helpers: int, there: int = 0) -> None:
-        """Ask so many threads of the pool to help with the work that is about to begin.
+        """Invite threads of the pool to help with the work that is about to begin.
 
-        Those that are ``there`` need not be asked.
+        Threads that are ``there`` already are not invited.
         """
-        if self._forks != _forks:  # a helper that was on its way stayed behind in the parent
+        if self._forks != _forks:  # an invited helper stayed behind in the parent
             self._words[0], self._forks = _CLOSED, _forks
         if helpers > 0:
             threads.invite(self.help, helpers - there)
 
     def help(self) -> None:
         """Help while the team is open."""
-        memory = None if self._scratch is None else self._scratch()  # held until the call is over
+        memory = None if self._scratch is None else self._scratch()  # held during the call
         self._help(self.address, 0 if memory is None else memory[1])

@@ -1,1 +1,1 @@
-"""Regions and scalar bodies as programs of NumPy's functions."""
+"""Regions and scalar bodies as programs of NumPy functions."""

@@ -2,9 +2,9 @@
 
 Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients" (2018): a number x with the
 distribution function F and the density f moves by ``-(dF/da) / f`` with the parameter a. That is an
-integral of a smooth function that decays, taken here from 1 to e^-37 by the rule of Gauss and
-Legendre with 32 points. Below the median it is the integral from below, above it the one from
-above, without differences of large numbers. Within 1e-10, relative, of the true derivative.
+integral of a smooth, decaying function, computed here from 1 to e^-37 by Gauss-Legendre quadrature
+with 32 points. Below the median it is the integral from below, above it the one from above, without
+cancellation. The relative error is below 1e-10.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""NumPy programs of scalar bodies: from the one formula of an op, steps that write into buffers.
+"""NumPy programs of scalar bodies: an op's formula as steps that write into buffers.
 
-A body is written down once, as a region; each of its statements is a call of NumPy that fills an
-array (``tile_steps``). What is left to find is where results lie: in an output as long as it is
-free, else in buffers, which values share as soon as they are dead. The steps become a Python
-function, as a loop over them would take longer than NumPy does on small arrays.
+A body is recorded once, as a region; each of its statements is a NumPy call that fills an array
+(``tile_steps``). Results are placed in an output while it is free, otherwise in buffers, which are
+reused as soon as their values are dead. The steps become a Python function, as a loop over them
+would take longer than NumPy on small arrays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.bodies import region_of as region_of  # for ``generated``, which loads this
+from eagerflow.codegen.bodies import region_of as region_of  # for ``generated``, which imports this
 from eagerflow.codegen.numpy.tile_steps import EXTENT, Step, needed_steps, select, steps_of
 from eagerflow.codegen.numpy.tiling import filled
 from eagerflow.codegen.reductions import ufunc
@@ -27,14 +27,15 @@ Fill = Callable[..., None]
 def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
     """``fill(*arrays, *outputs)`` for a region; arrays and outputs that it fills have one shape.
 
-    One that ``makes`` its outputs is ``fill(*arrays)`` and returns them, a single one as it is;
-    its arrays have an axis or more. NumPy makes a result in less time than it takes to be given it.
+    If it ``makes`` its outputs, it is ``fill(*arrays)`` and returns them, a single one without a
+    tuple; its arrays have at least one axis. NumPy is faster at allocating a result than at taking
+    it as an argument.
 
     With rows, that is, with two axes of the region, it is ``fill(axis, *arrays, *outputs)``: the
-    second axis lies along ``axis`` of the arrays, the first along all others, and arrays that lack
-    one of these have size 1 there. With ``tile``, buffers are the thread's own and outlast the
-    call, steps are those that are quick on many elements, and without rows, arrays lie along one
-    axis and have at most ``tiling.TILE_ELEMENTS`` elements.
+    second axis corresponds to ``axis`` of the arrays, the first to all others, and arrays that lack
+    one of these have size 1 there. With ``tile``, buffers are thread-local and reused, steps are
+    those that are fast on many elements, and without rows, arrays are 1-d with at most
+    ``tiling.TILE_ELEMENTS`` elements.
 
     >>> from eagerflow.codegen.builder import Builder
     >>> from eagerflow.codegen.numpy.in_place import program_of
@@ -56,7 +57,7 @@ def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
 
 
 def _head(filled: Any, like: Any) -> Any:
-    """A tile of one value, as long as another array; see ``tiling.filled``."""
+    """A constant tile of another array's length; see ``tiling.filled``."""
     return filled[: like.size]
 
 
@@ -89,7 +90,7 @@ class _FunctionWriter:
         self.like = next(self.homes[p.name] for p in region.inputs if p.axes == region.axes)
         places = [*self.homes.values(), *self.outputs]
         parts: list[Any] = [*region.inputs, *region.outputs]
-        self.kinds = {  # the axes and dtypes that arrays were made with
+        self.kinds = {  # the axes and dtypes that arrays were created with
             place: (part.axes, np.dtype(part.dtype))
             for place, part in zip(places, parts, strict=True)
         }
@@ -105,7 +106,7 @@ class _FunctionWriter:
         for number, step in enumerate(self.steps):
             self._step(number, step)
         for place, value in self.outputs.items():
-            if self.homes[value] != place:  # an argument, or what another output is too
+            if self.homes[value] != place:  # an argument, or the same as another output
                 self._line(np.copyto, place, self.homes[value])
 
     def _line(self, call: Any, *arguments: str, result: str = "") -> None:
@@ -139,22 +140,22 @@ class _FunctionWriter:
         self.free += [place for place in dead if place not in (*self.free, self.homes[step.name])]
 
     def _fill(self, step: Step, given: list[str], dead: list[str]) -> None:
-        """A call that fills an array, which may be one that is dead after it."""
+        """A call that fills an array, possibly one that is dead after it."""
         self.free += dead
         self.homes[step.name] = place = self._place(step)
         self._write(step, given, place)
 
     def _write(self, step: Step, given: list[str], place: str) -> None:
-        # The array to fill is the last argument where that is allowed, which is quicker.
+        # The array to fill is the last argument where that is allowed, which is faster.
         plain = isinstance(step.call, np.ufunc) and step.call not in (np.maximum, np.minimum)
         self._line(step.call, *given, place if plain else f"out={place}")
 
     def _is_choice(self, step: Step) -> bool:
-        """Whether a step is a selection that is made by copying, as is quickest on few elements."""
+        """Whether a step is a selection made by copying, as is fastest on few elements."""
         return step.call is select and not self.tile
 
     def _choice(self, step: Step, given: list[str], dead: list[str]) -> None:
-        """One of two values for each element, where the second one lies if that may be changed."""
+        """A selection between two values, in the memory of the second if possible."""
         condition, x, y = given
         place = y if y in dead and self.targets.get(step.name, y) == y else ""
         if not place:
@@ -164,7 +165,7 @@ class _FunctionWriter:
         self.homes[step.name] = place
 
     def _reduction(self, step: Step, given: list[str]) -> None:
-        """One number for each row in a new array, or one for each column, if rows lie along 1."""
+        """One number for each row in a new array, or for each column, if rows are along axis 1."""
         target = self.targets.get(step.name)
         axis = "axis" if step.over == self.axes[-1:] else "0"
         result = "" if target else self._new()
@@ -192,11 +193,11 @@ class _FunctionWriter:
     # Places --------------------------------------------------------------------------------------
 
     def _place(self, step: Step) -> str:
-        """The array that a step fills: an output, one that is free, else a new buffer."""
+        """The array that a step fills: an output, a free buffer, or a new buffer."""
         if target := self.targets.get(step.name):
             return target
         kind = step.axes, np.dtype(step.dtype)
-        for place in reversed(self.free):  # rather where an operand of this very step lay
+        for place in reversed(self.free):  # preferably that of an operand of this step
             if self.kinds[place] == kind and self._is_free_until(place, self.last[step.name]):
                 self.free.remove(place)
                 return place
@@ -207,13 +208,13 @@ class _FunctionWriter:
         return name
 
     def _buffer(self, name: str, like: str, dtype: str) -> None:
-        """Make a new buffer."""
+        """Create a new buffer."""
         label = self._global(f"in place: {name}")
         make = f"scratch({label}, {like}, {dtype})" if self.tile else f"empty({like}, {dtype})"
         self.lines.append(f"    {name} = {make}")
 
     def _small_operand(self, step: Step) -> str:
-        """An operand of the shape of a result that has not all axes."""
+        """An operand broadcast to the shape of a result that lacks some axes."""
         return next(
             self.homes[o]
             for o in step.operands
@@ -221,9 +222,9 @@ class _FunctionWriter:
         )
 
     def _is_free_until(self, place: str, last: int) -> bool:
-        """Whether no output has to lie in a place before a step, the last to read another value.
+        """Whether a buffer is unused by outputs until a step, the last reader of another value.
 
-        That step itself may write where it reads, if each element is read before it is written.
+        That step may write to its operand, if each element is read before it is written.
         """
         if place not in self.outputs:
             return True
@@ -231,7 +232,7 @@ class _FunctionWriter:
         return last < number or (last == number and self._may_read_place(self.steps[number]))
 
     def _may_read_place(self, step: Step) -> bool:
-        """Whether the array that a step fills may hold what it reads."""
+        """Whether the array that a step fills may be one of its operands."""
         if self._is_choice(step):
             second = step.operands[1]
             return isinstance(second, Constant) or second in self.inputs
@@ -239,18 +240,18 @@ class _FunctionWriter:
 
 
 class _MakingWriter(_FunctionWriter):
-    """Writes a function whose arrays are made by what fills them first, where NumPy can."""
+    """Writes a function in which arrays are created by the first step that fills them."""
 
     makes = True
 
     def __init__(self, region: Region, tile: bool) -> None:
         super().__init__(region, tile)
-        self.absent = set(self.outputs)  # places where no array has been made yet
+        self.absent = set(self.outputs)  # buffers that have not been created yet
         self.types = {part.name: part.dtype for part in region.inputs}
         self.types |= {step.name: step.dtype for step in self.steps}
 
     def write(self) -> None:
-        """Write all lines, and what is returned."""
+        """Write all lines, and the return statement."""
         super().write()
         self.lines.append(f"    return {', '.join(self.outputs)}")
 
@@ -278,7 +279,7 @@ class _MakingWriter(_FunctionWriter):
             self._write(step, given, place)
 
     def _comes_out(self, step: Step) -> bool:
-        """Whether what NumPy makes by itself has all axes, and the type that is wanted."""
+        """Whether NumPy's own result has all axes, and the right type."""
         if not isinstance(step.call, np.ufunc) or step.axes != self.axes:
             return False
         known = [o.dtype if isinstance(o, Constant) else self.types[o] for o in step.operands]

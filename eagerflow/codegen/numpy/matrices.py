@@ -1,6 +1,6 @@
-"""Functions of stacks of matrices that NumPy lacks, made of products and of small systems.
+"""Functions of stacks of matrices that NumPy lacks, made of products and small linear systems.
 
-Programs that are written for NumPy hold these functions as they stand here, without types.
+These functions are copied into exported NumPy programs, so they have no type annotations.
 """
 
 import math
@@ -9,18 +9,18 @@ import numpy as np
 
 
 def solve_unit_lower(low, right):
-    """The solution of systems with ones on the diagonals and nothing above them.
+    """The solution of unit lower triangular systems.
 
-    Rows and columns in reverse order make it an upper triangle, where elimination moves nothing.
+    Reversing rows and columns makes it upper triangular, so that elimination swaps no rows.
     """
     unit = np.tril(low, -1) + np.eye(low.shape[-1], dtype=low.dtype)
     return np.linalg.solve(unit[..., ::-1, ::-1], right[..., ::-1, :])[..., ::-1, :]
 
 
 def lu_packed(x, block=32):
-    """Both triangles of elimination with partial pivoting in one matrix, and the swaps of rows.
+    """LU factorization with partial pivoting: both triangles in one matrix, and the row swaps.
 
-    Columns are eliminated in blocks, after each of which one product changes all that follow.
+    Columns are eliminated in blocks, each followed by one product that updates the rest.
     """
     *stack, rows, columns = x.shape
     a = np.array(x).reshape(math.prod(stack), rows, columns)
@@ -44,7 +44,7 @@ def lu_packed(x, block=32):
 
 
 def swapped_rows(pivots, rows):
-    """Where each row of the triangles was before the swaps."""
+    """For each row of the triangles, its index before the swaps."""
     *stack, size = pivots.shape
     swaps = pivots.reshape(math.prod(stack), size)
     order = np.tile(np.arange(rows), (len(swaps), 1))
@@ -65,7 +65,7 @@ def exponential(x):
     """The exponential of square matrices.
 
     Al-Mohy and Higham, "A new scaling and squaring algorithm for the matrix exponential" (2009):
-    as many halvings as the norms of powers ask for, Padé's approximant of degree 13, squares.
+    halvings determined by the norms of powers, Padé's approximant of degree 13, squarings.
     """
     n = x.shape[-1]
     if not x.size:
@@ -85,7 +85,7 @@ def exponential(x):
     ]
     size = norm * np.minimum(np.maximum(roots[0], roots[1]), np.maximum(roots[1], roots[2]))
     halvings = np.ceil(np.log2(np.maximum(size / 4.25, 1)))
-    # The error of the approximant by the norm of the 27th power of the magnitudes.
+    # The error of the approximant, from the norm of the 27th power of the magnitudes.
     sums = np.ones((len(a), 1, n))
     for _ in range(27):
         sums = sums @ np.abs(unit)

@@ -1,8 +1,8 @@
-"""Square roots and logarithms of stacks of matrices, made of NumPy's decompositions and systems.
+"""Square roots and logarithms of stacks of matrices, by NumPy's decompositions and solvers.
 
-Programs that are written for NumPy hold these functions as they stand here, without types.
-Sources: N. J. Higham, "Functions of Matrices", 2008, chapters 6 and 11; Cheng, Higham, Kenney and
-Laub, "Approximating the logarithm of a matrix to specified accuracy", 2001.
+These functions are copied into exported NumPy programs, so they have no type annotations. Sources:
+N. J. Higham, "Functions of Matrices", 2008, chapters 6 and 11; Cheng, Higham, Kenney and Laub,
+"Approximating the logarithm of a matrix to specified accuracy", 2001.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from eagerflow.codegen.numpy.matrices import one_norm
 
 
 def sqrtm(x):
-    """The principal square root of square matrices; NaN where there is none of the dtype."""
+    """The principal square root of square matrices; NaN if there is none in the dtype."""
     if not x.size:
         return np.array(x)
     a, scale = scaled_matrices(x)
     values, vectors, share = eigenvectors_of(a)
     independent = share > 1e-3
-    if x.dtype.kind != "c":  # of which rounding has made small negative numbers of 0
+    if x.dtype.kind != "c":  # rounding may turn 0 into small negative numbers
         least = x.shape[-1] * np.finfo(x.dtype).eps * np.abs(values).max(-1, keepdims=True)
         values = np.where((values.imag == 0) & (np.abs(values) <= least), np.abs(values), values)
     found = from_basis(a, np.sqrt(values), vectors, independent)
@@ -30,7 +30,7 @@ def sqrtm(x):
 
 
 def logm(x):
-    """The principal logarithm of square matrices; NaN where there is none of the dtype."""
+    """The principal logarithm of square matrices; NaN if there is none in the dtype."""
     if not x.size:
         return np.array(x)
     a, scale = scaled_matrices(x)
@@ -51,9 +51,9 @@ def logm(x):
 
 
 def scaled_matrices(x):
-    """Matrices in double precision over a power of two next to their norms, and these.
+    """Matrices in double precision divided by a power of two near their norms, and the powers.
 
-    Where values are not finite the matrix is 1, and the power is NaN.
+    For non-finite values the matrix is the identity, and the power is NaN.
     """
     n = x.shape[-1]
     a = np.array(x).reshape(-1, n, n)
@@ -66,7 +66,7 @@ def scaled_matrices(x):
 
 
 def eigenvectors_of(a):
-    """Eigenvalues, eigenvectors, and the share of digits that their basis leaves."""
+    """Eigenvalues, eigenvectors, and the share of digits that their basis preserves."""
     values, vectors = np.linalg.eig(a)
     values, vectors = values.astype(np.complex128) + 0, vectors.astype(np.complex128)
     own = (a == np.conj(a.mT)).all((-2, -1))
@@ -76,7 +76,7 @@ def eigenvectors_of(a):
 
 
 def from_basis(a, values, vectors, wanted):
-    """The wanted ones of matrices with these eigenvalues; the others are 0."""
+    """The selected ones of matrices with these eigenvalues; others are 0."""
     found = np.zeros_like(a)
     basis = vectors[wanted]
     product = np.linalg.solve(basis.mT, (basis * values[wanted][:, None]).mT).mT
@@ -85,10 +85,10 @@ def from_basis(a, values, vectors, wanted):
 
 
 def off_the_cut(function, a, values, back):
-    """``function`` of complex matrices turned so that 1 is in the middle of their eigenvalues.
+    """``function`` of complex matrices, rotated so that their eigenvalues are centered at 1.
 
-    None is on the negative axis then; ``back`` makes the function of the matrices out of that of
-    the turned ones and of the angles.
+    Then none is on the negative axis; ``back`` computes the function of the original matrices from
+    that of the rotated ones and the angles.
     """
     if a.dtype.kind != "c":
         return function(a)
@@ -98,19 +98,19 @@ def off_the_cut(function, a, values, back):
 
 
 def root_of(found, angle):
-    """A square root turned back."""
+    """A square root rotated back."""
     return found * np.exp(0.5j * angle)
 
 
 def turned_back(found, angle):
-    """A logarithm turned back."""
+    """A logarithm rotated back."""
     return found + 1j * angle * np.eye(found.shape[-1])
 
 
 def iterated_root(a):
     """The product form of Denman and Beavers' iteration, with scaling by determinants.
 
-    No eigenvalue may be negative or 0; where it does not converge the result is NaN.
+    No eigenvalue may be negative or 0; without convergence the result is NaN.
     """
     n = a.shape[-1]
     eye, found = np.eye(n), np.full_like(a, np.nan)
@@ -134,7 +134,7 @@ def iterated_root(a):
 
 
 def iterated_logarithm(a):
-    """Square roots until the matrix is close to 1, whose logarithms are doubled as often."""
+    """Square roots until the matrix is close to 1; its logarithm is doubled as often."""
     root, doublings = np.array(a), np.zeros((len(a), 1, 1))
     eye = np.eye(a.shape[-1])
     for _ in range(100):
@@ -151,7 +151,7 @@ def iterated_logarithm(a):
 
 
 def logarithm_near_one(a):
-    """Padé's approximant of degree 12 in both parts, as Gauss and Legendre's sum of fractions."""
+    """Padé's approximant of degree 12 in both parts, by Gauss-Legendre quadrature."""
     eye = np.eye(a.shape[-1])
     off = a - eye
     nodes, weights = np.polynomial.legendre.leggauss(12)

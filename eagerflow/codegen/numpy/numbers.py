@@ -1,8 +1,8 @@
-"""Formulas of arrays and numbers, taken apart: what numbers alone give is computed once in a call.
+"""Formulas of arrays and numbers: the scalar parts are computed once per call.
 
-The step of an optimizer reads a learning rate and the number of the step beside its arrays. What
-its formula makes of these, as a correction of a bias, is the same for all elements: it is computed
-in Python's numbers, and the rest of the formula takes the results as further numbers.
+The step of an optimizer reads a learning rate and the step number besides its arrays. Values that
+depend only on these, such as a bias correction, are the same for all elements: they are computed as
+Python numbers, and the rest of the formula takes the results as additional numbers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PYTHON: dict[str, Callable[..., Any]] = {
     "sqrt": math.sqrt,
     "subtract": operator.sub,
 }
-"""The instructions that formulas use on numbers alone."""
+"""The instructions of formulas on numbers only."""
 _NUMPY = {name: getattr(NUMPY, name) for name in _PYTHON}
-MAX_REMEMBERED = 16  # results for numbers of late
+MAX_REMEMBERED = 16  # results for recent numbers
 
 
 class _Number(NamedTuple):
-    """A number of a call, by its place among those given and those made of them."""
+    """A number of a call, by its index among given and computed numbers."""
 
     place: int
 
@@ -49,16 +49,16 @@ Step = tuple[str, tuple[Any, ...]]
 
 
 class _Anything:
-    """Stands for all values, and for the instructions on them, while numbers are found."""
+    """Placeholder of all values, and of the instructions on them, while numbers are collected."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *operands: self
 
 
 class _Apart:
-    """The instructions ``s``, but for those on numbers alone, which become ``steps``.
+    """The instructions ``s``, except those on numbers only, which become ``steps``.
 
-    Where such a number meets other values, the next of the ``values`` stands for it.
+    If such a number is combined with other values, it is replaced by the next of ``values``.
     """
 
     def __init__(self, s: Any, given: int, values: Iterator[Any]) -> None:
@@ -86,7 +86,7 @@ class _Apart:
 
 
 def body_of(formula: generated.Body, arrays: int, numbers: int) -> generated.Body:
-    """A formula of arrays and numbers, as one of arrays and of what ``numbers_of`` gives.
+    """A formula of arrays and numbers, as one of arrays and of the results of ``numbers_of``.
 
     >>> from eagerflow.codegen.numpy.numbers import NUMPY, body_of
     >>> def decay(s, x, rate, /):
@@ -106,7 +106,7 @@ def body_of(formula: generated.Body, arrays: int, numbers: int) -> generated.Bod
 def numbers_of(
     formula: generated.Body, arrays: int, numbers: int, attributes: Mapping[str, Any]
 ) -> Numbers:
-    """A function of the formula's numbers, that gives what the formula makes of them alone.
+    """A function of the formula's numbers, which computes its scalar parts.
 
     >>> from eagerflow.codegen.numpy.numbers import numbers_of
     >>> def decay(s, x, rate, /):
@@ -119,11 +119,11 @@ def numbers_of(
     formula(apart, *[anything] * arrays, *apart.given, **attributes)
     wanted = [number.place for number in apart.found]
 
-    @lru_cache(MAX_REMEMBERED)  # of one step of an optimizer they are asked for by each variable
+    @lru_cache(MAX_REMEMBERED)  # in one step of an optimizer they are requested by each variable
     def found(*given: float) -> tuple[float, ...]:
         try:
             values = _run(apart.steps, given, _PYTHON)
-        except raised_here(ArithmeticError, ValueError):  # where NumPy gives inf or nan
+        except raised_here(ArithmeticError, ValueError):  # NumPy gives inf or nan
             with np.errstate(all="ignore"):
                 values = _run(apart.steps, map(np.float64, given), _NUMPY)
         return tuple([float(values[place]) for place in wanted])

@@ -1,11 +1,11 @@
-"""Random bits from a counter, and numbers from bits; all of it a function of the state alone.
+"""Random bits from a counter, and numbers from bits; all functions of the state only.
 
 The generator is Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
 easy as 1, 2, 3", 2011). A state is three 64-bit words ``(key, key, draw)``. Block ``i`` of a
 draw is the cipher of the counter ``(i, draw, retry, 0)`` under the key and gives the words
 ``4 i`` to ``4 i + 3``; ``retry`` counts the rounds of rejection, and is 0 in most draws.
 
-How words become numbers, so that generated kernels can make the same ones:
+The conversion of words to numbers, which generated kernels reproduce:
 
 * 32-bit halves: word ``w`` holds number ``2 w`` in its low half and ``2 w + 1`` in its high
   half; float32, float16 and bfloat16 use halves, float64 whole words.
@@ -34,11 +34,11 @@ from eagerflow.dtypes import DType, float32, float64
 WORDS = 3
 """Words of a state."""
 BLOCK_WORDS = 4
-"""Words that the cipher of one counter gives."""
+"""Words per counter from the cipher."""
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-"""What a round multiplies the first and the third word of a counter by."""
+"""The factors of the first and the third word of a counter in a round."""
 KEY_STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
-"""What a round adds to the words of the key."""
+"""The increments of the key's words in a round."""
 
 _ALL = 2**64 - 1
 
@@ -53,13 +53,13 @@ _local = _Local()
 
 
 def bits(state: Any, count: int, retry: int = 0, first: int = 0) -> Any:
-    """``count`` words, from number ``first`` on, of the draw that three words stand for."""
+    """``count`` words, from index ``first`` on, of the draw identified by three words."""
     low, high, draw = state.tolist()
     block, skipped = divmod(first, 4)
     # NumPy adds one to its counter before each block, so it starts one before (block, draw, retry).
     counter = (block | draw << 64 | retry << 128) - 1
     philox = _local.philox
-    if philox is None:  # the first draw loads numpy.random, which NumPy's own import leaves out
+    if philox is None:  # the first draw imports numpy.random, which NumPy itself does not
         philox = _local.philox = np.random.Philox(key=0)
     start: Any = {
         "bit_generator": "Philox",
@@ -111,7 +111,7 @@ def normal(state: Any, count: int, dtype: DType) -> Any:
 
 
 def integers(state: Any, count: int, low: int, high: int, dtype: DType) -> Any:
-    """Integers from ``low`` up to, not including, ``high``, each with the same probability."""
+    """Integers from ``low`` up to, not including, ``high``, with equal probabilities."""
     size = high - low
     words = bits(state, count)
     excess = 2**64 % size
@@ -123,7 +123,7 @@ def integers(state: Any, count: int, low: int, high: int, dtype: DType) -> Any:
             words[wrong] = bits(state, wrong.size, retry)
     if size <= _ALL:
         words %= np.uint64(size)
-    # Modulo 2^64 throughout, which is what two's complement means.
+    # Modulo 2^64 throughout, in two's complement.
     words += np.uint64(low % 2**64)
     return words.astype(dtype)
 
@@ -218,7 +218,7 @@ def _ratio(coefficients: Any, x: Any) -> Any:
 
 
 def quantile(xp: Any, p: Any) -> Any:
-    """``normal_quantile`` in any library: what is computed for all is chosen from."""
+    """``normal_quantile`` in any library: all branches are computed, then selected."""
     q = p - 0.5
     middle = q * _ratio(_MIDDLE, 0.180625 - q * q)
     r = xp.sqrt(-xp.log(xp.where(q < 0, p, 1 - p)))
@@ -227,7 +227,7 @@ def quantile(xp: Any, p: Any) -> Any:
 
 
 def normal_quantile(p: Any) -> Any:
-    """Where the standard normal distribution reaches probability ``p``, to about 1e-16."""
+    """The quantile of the standard normal distribution at ``p``, to about 1e-16."""
     q = p - 0.5
     result = q * _ratio(_MIDDLE, 0.180625 - q * q)
     outer = np.abs(q) > 0.425
@@ -243,7 +243,7 @@ def normal_quantile(p: Any) -> Any:
 
 
 def slow_words(state: Any, count: int, retry: int = 0) -> list[int]:
-    """The words of ``bits``, computed in Python's integers from the definition in the paper."""
+    """The words of ``bits``, computed in Python integers from the definition in the paper."""
     first, second, draw = (int(word) for word in state)
     found: list[int] = []
     while len(found) < count:

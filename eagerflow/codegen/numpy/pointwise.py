@@ -1,9 +1,9 @@
-"""Kernels of element-wise ops on arrays, from the one body in which an op states its formula.
+"""Kernels of elementwise ops on arrays, from the op's body.
 
 A body is a function ``(s, *values, **attributes)`` in scalar instructions (``scalar``). On arrays
-of any library it is called with that library's functions (``whole``). On NumPy, few elements take
-the program of its steps in one go, more of them take it tile by tile, and from
-``generated.MIN_COMPILED_ELEMENTS`` on it is machine code.
+of any library it is called with that library's functions (``whole``). On NumPy, small arrays use
+the program of its steps at once, larger ones tile by tile, and from
+``generated.MIN_COMPILED_ELEMENTS`` elements on machine code.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Call = Callable[..., Any]
 _MAX_PROGRAMS = 256  # programs of one body
 UPDATE_TILE_ELEMENTS = 1 << 14  # seven float32 arrays of this length fit into a cache of 512 kB
 _TYPES: dict[type, tuple[type, ...]] = {bool: (bool,), float: (float, int)}
-"""What may come from a user as it is, for each type of a default."""
+"""The accepted types of users' values, by the type of a default."""
 
 
 def whole(body: generated.Body) -> Call:
-    """``kernel(xp, *arrays, **attributes)``: a body on whole arrays, a new one for each step."""
+    """``kernel(xp, *arrays, **attributes)``: a body on whole arrays, with a new array per step."""
 
     def kernel(xp: Any, /, *arrays: Any, **attributes: Any) -> Any:
         return body(instructions(xp), *arrays, **attributes)
@@ -37,8 +37,8 @@ def whole(body: generated.Body) -> Call:
 def on_numpy(body: generated.Body) -> Call:
     """The NumPy kernel of a body."""
     slow = whole(body)
-    few: dict[Any, Call] = {}  # programs that make their result, by dtype and attributes
-    tiles: dict[Any, Call] = {}  # those that fill a tile, also by whether it is one run
+    few: dict[Any, Call] = {}  # programs that allocate their result, by dtype and attributes
+    tiles: dict[Any, Call] = {}  # programs that fill a tile, also by whether it is a single run
 
     def program(known: Any, key: Any, arrays: tuple[Any, ...], attributes: Any, run: bool) -> Call:
         if key not in known:
@@ -57,14 +57,14 @@ def on_numpy(body: generated.Body) -> Call:
             if x.dtype.char in "fd" and generated.pays(size):
                 return generated.elementwise(body, x, *rest, **attributes)
             x, *rest = np.broadcast_arrays(x, *rest)
-            x, more = np.asarray(x, order="C"), tuple(rest)  # repeated axes have no order
+            x, more = np.asarray(x, order="C"), tuple(rest)  # broadcast axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
         small = x.size < MIN_TILED_ELEMENTS
         if small and (make := few.get(key)) is not None and generated.calls is None:
             if x.ndim:
                 return make(x, *more)
-            return make(*[a.reshape(1) for a in (x, *more)]).reshape(())  # NumPy makes scalars
+            return make(*[a.reshape(1) for a in (x, *more)]).reshape(())  # NumPy returns scalars
         if char not in "fd":
             return slow(np, x, *more, **attributes)
         if generated.pays(x.size):
@@ -95,7 +95,7 @@ def _alike(x: Any, others: tuple[Any, ...]) -> bool:
 
 
 def _as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays, and Python numbers as arrays of their dtype."""
+    """Arrays, with Python numbers as arrays of the dtype."""
     dtype = next(a.dtype for a in operands if type(a) is np.ndarray)
     return tuple([np.asarray(a, dtype) for a in operands])
 
@@ -142,7 +142,7 @@ class UpdateKernel:
 
 
 def direct(body: generated.Body) -> Call:
-    """The fact ``direct`` of an op with one attribute that has a default, whose body this is."""
+    """The fact ``direct`` of an op with this body and one attribute with a default."""
     code, (default,) = body.__code__, body.__defaults__ or ()
     name = code.co_varnames[code.co_argcount - 1]
     types = _TYPES[type(default)]

@@ -1,10 +1,9 @@
-"""Numbers of distributions that are drawn by rejection, as functions of NumPy alone.
+"""Random numbers by rejection sampling, as functions of NumPy only.
 
-``draw(count, retry)`` gives words of 64 bits. A try uses two of them for each number. What is
-rejected is drawn again from the words of the next ``retry``, in its order; so each number is a
-function of the words and the parameters. Parameters are float64, of one axis; where they are not
-those of a distribution, the result is NaN. Programs that are written for NumPy hold these functions
-as they stand here, without types.
+``draw(count, retry)`` returns words of 64 bits. A trial uses two of them for each number. Rejected
+numbers are drawn again from the words of the next ``retry``, in order; so each number is a function
+of the words and the parameters. Parameters are float64, with one axis; invalid ones give NaN. These
+functions are copied into exported NumPy programs, so they have no type annotations.
 """
 
 import math
@@ -13,12 +12,12 @@ import numpy as np
 
 
 def unit_numbers(words):
-    """Numbers from 0 up to, not including, 1, of the 53 highest bits of words."""
+    """Numbers from 0 up to, not including, 1, from the 53 highest bits of words."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def drawn_until_taken(found, left, attempt):
-    """Fill ``found`` at ``left`` by ``attempt(left, retry)``: numbers, and which ones to take."""
+    """Fill ``found`` at ``left`` by ``attempt(left, retry)``: numbers, and their acceptance."""
     retry = 0
     while left.size:
         numbers, taken = attempt(left, retry)
@@ -31,9 +30,9 @@ def drawn_until_taken(found, left, attempt):
 def gamma_numbers(draw, shape, log):
     """Numbers of gamma distributions, or their logarithms.
 
-    Marsaglia and Tsang, "A simple method for generating gamma variables" (2000): normal numbers
-    by Box and Muller, two from four words, the other two of which decide. Below 1 the number for
-    ``shape + 1`` gets the factor ``u ** (1 / shape)``, from the words of retry 2^32.
+    Marsaglia and Tsang, "A simple method for generating gamma variables" (2000): normal numbers by
+    Box and Muller, two from four words, the other two of which decide acceptance. Below 1 the
+    number for ``shape + 1`` is multiplied by ``u ** (1 / shape)``, from the words of retry 2^32.
     """
     small = shape < 1
     d = np.where(small, shape + 1, shape) - 1 / 3
@@ -48,7 +47,7 @@ def gamma_numbers(draw, shape, log):
         inside = t > -1
         t = np.where(inside, t, 0)
         change = np.log1p(t)
-        # d - d v + d log v for v = (1 + t)³, without the difference of large numbers.
+        # d - d v + d log v for v = (1 + t)³, without cancellation.
         limit = x * x / 2 + own * (3 * (change - t) - t * t * (3 + t))
         taken = inside & (np.log1p(-u[:, 2:].ravel()[: left.size]) < limit)
         return (np.log(own) + 3 * change if log else own * (1 + t) ** 3), taken
@@ -65,7 +64,7 @@ def gamma_numbers(draw, shape, log):
 
 
 def stirling_rest(k):
-    """log(k!) - k log(k) + k for whole numbers of at least 0."""
+    """log(k!) - k log(k) + k for nonnegative integers."""
     few = np.arange(16.0)
     table = np.cumsum(np.log(np.maximum(few, 1))) - few * np.log(np.maximum(few, 1)) + few
     n = np.maximum(k, 16)
@@ -76,14 +75,14 @@ def stirling_rest(k):
 
 
 def deviance(k, mean):
-    """The sum k log(k / mean) + mean - k, which is 0 where both are equal."""
+    """The sum k log(k / mean) + mean - k, which is 0 if both are equal."""
     n = np.maximum(k, 1)
     e = (mean - n) / n
     return np.where(k > 0, n * (e - np.log1p(np.maximum(e, 2.0**-53 - 1))), mean)
 
 
 def counted(u, first, ratio, most):
-    """The first counts at which sums of probabilities are above ``u``.
+    """The first counts at which cumulative probabilities exceed ``u``.
 
     ``first`` is the probability of 0, ``ratio(k, at)`` that of k divided by that of k - 1.
     """
@@ -104,7 +103,7 @@ def poisson_numbers(draw, mean):
     """Numbers of Poisson distributions.
 
     From a mean of 10 on by Hörmann, "The transformed rejection method for generating Poisson
-    random variables" (1993), PTRS; below by sums of probabilities.
+    random variables" (1993), PTRS; below by cumulative probabilities.
     """
 
     def attempt(left, retry):
@@ -133,7 +132,8 @@ def binomial_numbers(draw, trials, probability):
     """Numbers of binomial distributions.
 
     From an expectation of 10 on by Hörmann, "The generation of binomial random variates" (1993),
-    BTRS; below by sums of probabilities. What is more probable than 1/2 is counted by the others.
+    BTRS; below by cumulative probabilities. Above a probability of 1/2, failures are counted
+    instead.
     """
     rarer = np.minimum(probability, 1 - probability)
 
@@ -173,8 +173,8 @@ def binomial_log(k, n, p):
 def von_mises_numbers(draw, concentration):
     """Angles of von Mises distributions around 0, from -pi to pi.
 
-    Best and Fisher, "Efficient simulation of the von Mises distribution" (1979), in a form
-    without differences of numbers that are almost equal.
+    Best and Fisher, "Efficient simulation of the von Mises distribution" (1979), in a form without
+    cancellation.
     """
 
     def attempt(left, retry):

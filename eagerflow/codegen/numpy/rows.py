@@ -1,10 +1,10 @@
-"""Row-wise kernels on arrays, from the one body in which an op states its formula.
+"""Row-wise kernels on arrays, from the op's body.
 
-A row-wise kernel reduces along an axis and then uses the result on the same elements. On arrays
-of any library its body is called with that library's functions (``whole_rows``). On NumPy, large
-arrays take machine code, others the program of the body's steps, some complete rows at a time: a
-tile of rows stays in the cache from the first step to the last, and tiles are shared out to
-threads. Tiles are cut by shape alone, so the bits do not depend on the number of threads.
+A row-wise kernel reduces along an axis and then uses the result on the same elements. On arrays of
+any library its body is called with that library's functions (``whole_rows``). On NumPy, large
+arrays use machine code, others the program of the body's steps, some complete rows at a time: a
+tile of rows stays in the cache from the first step to the last, and tiles are distributed to
+threads. Tiles depend only on shapes, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH, MIN_TILED_ELEMENTS
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, run_if
 
-TILE_ELEMENTS = 1 << 15  # smaller tiles hand the interpreter's lock over too often
-MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
+TILE_ELEMENTS = 1 << 15  # smaller tiles contend for the interpreter's lock
+MIN_SHARED_ELEMENTS = 1 << 17  # threshold for using another thread
 
 Array = np.ndarray[Any, Any]
 
-# Called with all five arguments by position, (array, axis, dtype, out, keepdims), which costs
-# least, and which the stubs of NumPy do not know.
+# Called with all five arguments by position, (array, axis, dtype, out, keepdims), which is fastest,
+# but which the stubs of NumPy do not know.
 add_up: Any = np.add.reduce
 maximum_of: Any = np.maximum.reduce
 
@@ -36,9 +36,9 @@ maximum_of: Any = np.maximum.reduce
 
 
 def whole_rows(body: generated.Body, xp: Any, axis: int, *arrays: Any, **attributes: Any) -> Any:
-    """What a body gives for rows along ``axis``, a new array for each step.
+    """The results of a body for rows along ``axis``, with a new array for each step.
 
-    Arrays that lack the axis have one number for each row; reduced results have size 1 there.
+    Arrays without the axis have one number for each row; reduced results have size 1 there.
     """
     x = arrays[0]
     wide = [a if a.ndim == x.ndim else xp.expand_dims(a, axis=axis) for a in arrays]
@@ -46,9 +46,9 @@ def whole_rows(body: generated.Body, xp: Any, axis: int, *arrays: Any, **attribu
 
 
 class _Program(NamedTuple):
-    """``fill(axis, *arrays, *outputs)``, and how many outputs there are, all of them ``reduced``.
+    """``fill(axis, *arrays, *outputs)``, and the number of outputs if they are ``reduced``.
 
-    Else there is one, like the first array; it ``is_plain`` where all arrays are like that.
+    Otherwise there is one, like the first array; ``is_plain`` if all arrays are like that.
     """
 
     fill: Callable[..., None]
@@ -59,9 +59,9 @@ class _Program(NamedTuple):
 class RowKernel:
     """Computes a body of rows "n" on NumPy arrays.
 
-    Arrays are of one shape, or lack the axis along which the rows lie and have one number for
-    each of them. The body gives one value for each element, or reduces all that it gives: then
-    outputs have one number for each row.
+    Arrays have one shape, or lack the axis of the rows and have one number for each. The body
+    returns one value for each element, or only reduced values: then outputs have one number for
+    each row.
     """
 
     def __init__(self, body: generated.Body) -> None:
@@ -121,7 +121,7 @@ def each_tile(
 ) -> None:
     """Call ``work(number, rows of the tile)`` for all tiles of ``rows`` rows of ``width``.
 
-    A tile has about ``tile`` elements; threads share the work from ``parallel`` elements on.
+    A tile has about ``tile`` elements; several threads are used from ``parallel`` elements on.
     """
     height = tile_height(width, tile)
 
@@ -132,7 +132,7 @@ def each_tile(
 
 
 def tile_height(width: int, tile: int = TILE_ELEMENTS) -> int:
-    """Rows of ``width`` elements that make up a tile."""
+    """The number of rows of ``width`` elements in a tile."""
     return max(1, tile // max(width, 1))
 
 
@@ -141,8 +141,8 @@ def along_rows(
 ) -> None:
     """Let ``step(axis, *inputs, *outputs)`` fill the outputs, tile by tile.
 
-    All arrays have the shape of ``inputs[0]``, but that those with one value per row have
-    size 1 along ``axis``, which is counted from the front. Outputs are contiguous.
+    All arrays have the shape of ``inputs[0]``, except that those with one value per row have size 1
+    along ``axis``, which is counted from the front. Outputs are contiguous.
     """
     shape = inputs[0].shape
     length, rows = shape[axis], inputs[0].size // (shape[axis] or 1)
@@ -169,7 +169,7 @@ def along_rows(
 
 
 def _in_columns(step: Callable[..., None], arrays: Sequence[Array]) -> None:
-    """Tiles of some columns, where one plane of rows is larger than a tile."""
+    """Tiles of some columns, if one plane of rows is larger than a tile."""
     outer, length, inner = arrays[0].shape
     width = tile_height(length)
     blocks = -(-inner // width)
@@ -188,7 +188,7 @@ def _in_turned_tiles(
     inputs: Sequence[Array],
     outputs: Sequence[Array],
 ) -> None:
-    """Tiles turned on their side, so that the inner loops run over many rows at once."""
+    """Transposed tiles, so that the inner loops run over many rows at once."""
 
     def one(i: int, s: slice) -> None:
         sources = [np.array(a[s].T, order="C") for a in inputs]

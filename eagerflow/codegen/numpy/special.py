@@ -1,7 +1,7 @@
 """Special functions of real numbers, for any array namespace, accurate in float64.
 
 Smaller floats are computed in float64 and rounded. Both sides of every case distinction are
-computed and one is selected, so arguments are first moved to where each side is defined.
+computed and one is selected, so arguments are first clamped to the domain of each side.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 
 def _some(xp: Any, mask: Any) -> bool:
-    """Whether anything is true; where values are not known, as in a trace, there may be."""
+    """Whether anything is true; assumed if values are unknown, as in a trace."""
     try:
         return bool(xp.any(mask))
     except raised_here(EagerflowError):
@@ -26,7 +26,7 @@ def _some(xp: Any, mask: Any) -> bool:
 
 
 def in_double(function: Function) -> Function:
-    """``function`` of float64 arrays as one of any floats."""
+    """Make ``function`` of float64 arrays one of any floats."""
 
     @wraps(function)
     def kernel(xp: Any, x: Any, **attributes: Any) -> Any:
@@ -111,7 +111,7 @@ def _erf_centre(xp: Any, x: Any) -> Any:
 
 
 def erfcx_outside(xp: Any, size: Any) -> Any:
-    """exp(x²) erfc(x) of numbers from 0.46875 on; smaller ones are taken as that."""
+    """exp(x²) erfc(x) for x >= 0.46875; smaller numbers are clamped."""
     size = xp.where(size > CENTRE_ENDS, size, xp.full_like(size, CENTRE_ENDS))
     near = xp.where(size < 4, size, xp.full_like(size, 4.0))
     flank = polynomial(_FLANK, near) / polynomial(_FLANK_BELOW, near)
@@ -122,15 +122,15 @@ def erfcx_outside(xp: Any, size: Any) -> Any:
 
 
 def exp_of_square(xp: Any, x: Any, factor: float) -> Any:
-    """exp(factor · x²), to the last digits also where the square is large."""
-    # The square of a number of few digits is exact, and so is the difference of squares.
+    """exp(factor · x²), accurate also for large squares."""
+    # The square of a number with few digits is exact, and so is the difference of squares.
     short = xp.trunc(x * 16) / 16
     return xp.exp(factor * short * short) * xp.exp(factor * (x - short) * (x + short))
 
 
 def _erfc_outside(xp: Any, size: Any) -> Any:
-    """Erfc of numbers from 0.46875 on; smaller ones are taken as that."""
-    # Beyond 27 the result is 0 in float64; the bound keeps infinity out of the products.
+    """Erfc for x >= 0.46875; smaller numbers are clamped."""
+    # Beyond 27 the result is 0 in float64; the bound avoids infinities in the products.
     bounded = xp.where(size < 30, size, xp.full_like(size, 30.0))
     bounded = xp.where(bounded > CENTRE_ENDS, bounded, xp.full_like(size, CENTRE_ENDS))
     return exp_of_square(xp, bounded, -1.0) * erfcx_outside(xp, bounded)
@@ -147,14 +147,14 @@ def erf(xp: Any, x: Any) -> Any:
 
 @in_double
 def erfc(xp: Any, x: Any) -> Any:
-    """Complementary error function, 1 - erf(x), also where that is tiny."""
+    """Complementary error function, 1 - erf(x), accurate also if that is tiny."""
     size = xp.abs(x)
     outside = _erfc_outside(xp, size)
     y = xp.where(size <= CENTRE_ENDS, 1 - _erf_centre(xp, x), xp.where(x < 0, 2 - outside, outside))
     return xp.where(xp.isnan(x), x, y)
 
 
-# The start of erfinv: M. Giles, "Approximating the erfinv function", GPU Computing Gems
+# The starting value of erfinv: M. Giles, "Approximating the erfinv function", GPU Computing Gems
 # (Jade Edition, 2012), the single-precision polynomials, lowest coefficient first.
 
 _GILES_CENTRE = (
@@ -189,13 +189,13 @@ def erfinv(xp: Any, x: Any) -> Any:
     p = xp.where(inside, size, xp.zeros_like(x))
     w = -xp.log((1 - p) * (1 + p))
     root = xp.sqrt(xp.where(w < 5, xp.full_like(w, 5.0), w)) - 3
-    # Beyond w = 16 the polynomial leaves its range; the asymptote serves for the start.
+    # Beyond w = 16 the polynomial is out of range; the asymptote is the starting value.
     tail = xp.where(
         root < 1, polynomial(_GILES_TAIL, xp.where(root < 1, root, 0 * root)), root + 2.9
     )
     y = p * xp.where(w < 5, polynomial(_GILES_CENTRE, xp.where(w < 5, w, 5 + 0 * w) - 2.5), tail)
     for _ in range(3):
-        # Halley's step: f''/f' is -2y. Above 1/2, 1 - p is exact and erfc keeps its digits.
+        # Halley's step: f''/f' is -2y. Above 1/2, 1 - p is exact and erfc is accurate.
         error = xp.where(p < 0.5, erf(xp, y) - p, (1 - p) - erfc(xp, y))
         step = error * xp.exp(y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / (1 + y * step)
@@ -241,7 +241,7 @@ STIRLING = (
     -0.029550653594771242,
 )
 _FAR = 10.5
-_NEAR_0 = 1e-17  # where gamma(x) is 1/x to the last place
+_NEAR_0 = 1e-17  # where gamma(x) is 1/x to the last digit
 
 
 def _lgamma_stirling(xp: Any, x: Any) -> Any:
@@ -273,7 +273,7 @@ def _lgamma_positive(xp: Any, x: Any) -> Any:
 
 
 def _fraction(xp: Any, x: Any) -> Any:
-    """Distance to the nearest integer, exact, from -0.5 to 0.5."""
+    """Signed distance to the nearest integer, exact, from -0.5 to 0.5."""
     finite = xp.where(xp.isfinite(x), x, xp.zeros_like(x))
     return finite - xp.round(finite)
 
@@ -317,7 +317,7 @@ _DIGAMMA_AROUND = (
     0.00025968482126430747,
     -0.00017312261802727394,
 )
-"""digamma(x) over the distance to its root, in powers of x - 1.5."""
+"""digamma(x) divided by the distance to its root, in powers of x - 1.5."""
 _BERNOULLI_OVER_2K = (
     0.08333333333333333,
     -0.008333333333333333,
@@ -386,7 +386,7 @@ BERNOULLI_OVER_FACTORIAL = (
 
 
 def _polygamma_positive(xp: Any, x: Any, n: int) -> Any:
-    """N! · zeta(n + 1, x) by Euler and Maclaurin's sum (DLMF 25.11.5), without its sign."""
+    """N! · zeta(n + 1, x) by Euler-Maclaurin summation (DLMF 25.11.5), without its sign."""
     s = n + 1
     steps = 10 + n
     total = xp.zeros_like(x)
@@ -432,6 +432,6 @@ def polygamma(xp: Any, x: Any, n: int) -> Any:
     reflected = y * (-1) ** n - wave
     if n % 2:
         at_pole = xp.full_like(x, math.inf)
-    else:  # from which side 0 is reached, its sign tells
+    else:  # the sign of 0 determines the side from which it is approached
         at_pole = xp.where(x == 0, -1 / x, xp.full_like(x, math.nan))
     return xp.where(negative, xp.where(pole, at_pole, reflected), y)

@@ -1,8 +1,8 @@
-"""What the tiles way does with a region: nests of tiles, and a program for the tiles of each.
+"""The plan of the tiles way for a region: nests of tiles, and a program for the tiles of each.
 
-A nest computes outputs that vary along the same axes. Its program is a list of calls on
-numbered registers, which hold arrays: pieces of inputs and outputs, constants, and buffers,
-which values share as soon as they are dead.
+A nest computes outputs with the same axes. Its program is a list of calls on numbered registers,
+which hold arrays: pieces of inputs and outputs, constants, and buffers, which are reused as soon as
+their values are dead.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from eagerflow.codegen.region import Constant, Output, Region, reduction_depths
 
 Axes = tuple[str, ...]
 
-LOADED = ".copy"  # follows an input: the copy that steps read
+LOADED = ".copy"  # suffix of an input: the copy that steps read
 
 
 @dataclass
 class TileProgram:
-    """Calls on registers, and what the registers hold.
+    """Calls on registers, and the contents of the registers.
 
-    ``fixed`` sources and ``start`` calls are made once, ``moving`` ones for each tile.
+    ``fixed`` sources and ``start`` calls are evaluated once, ``moving`` ones for each tile.
     """
 
     count: int = 0
     constants: list[tuple[int, Any]] = field(default_factory=list)
-    filled: list[tuple[int, Any, Axes, str]] = field(default_factory=list)  # tiles of one value
+    filled: list[tuple[int, Any, Axes, str]] = field(default_factory=list)  # constant tiles
     fixed: list[tuple[int, str, Axes]] = field(default_factory=list)
     moving: list[tuple[int, str, Axes]] = field(default_factory=list)
     start: list[tuple[Any, tuple[int, ...], int, Axes, str]] = field(default_factory=list)
@@ -57,8 +57,8 @@ class TileProgram:
 class TileNest:
     """Tiles of some axes, ``cut``; the axes of ``row`` are whole in each tile.
 
-    ``sums`` are reductions along ``over``, some of the axes that are cut. ``known`` are results
-    of earlier nests.
+    ``sums`` are reductions along ``over``, some of the cut axes. ``known`` are results of earlier
+    nests.
     """
 
     region: Region
@@ -73,10 +73,10 @@ class TileNest:
     programs: dict[Any, TileProgram] = field(default_factory=dict)
 
     def program(self, pieces: frozenset[str], turned: bool, strided: frozenset[str]) -> TileProgram:
-        """The program where the axes ``pieces`` are in several pieces.
+        """The program if the axes ``pieces`` are in several pieces.
 
-        ``turned`` tiles have the axes of the row in front in memory; inputs in ``strided`` have
-        gaps between the elements.
+        ``turned`` tiles have the row's axes first in memory; inputs in ``strided`` have gaps
+        between elements.
         """
         key = pieces, turned, strided
         found = self.programs.get(key)
@@ -90,10 +90,10 @@ class TileNest:
 
 @lru_cache(2048)
 def plan(region: Region, long: bool) -> list[TileNest]:
-    """The nests of a region, in their order; ``long`` rows are cut as well.
+    """The nests of a region, in order; ``long`` rows are cut as well.
 
-    Those that vary along more axes come first: an input that is replaced by an output varies
-    along the same axes, and is read only by nests that vary along at least these.
+    Those with more axes come first: an input that is replaced by an output has the same axes, and
+    is read only by nests with at least these.
     """
     found = _TilePlanner(region, long)
     if long:
@@ -134,7 +134,7 @@ class _TilePlanner:
         self.nests.append(nest)
 
     def add_rows(self) -> None:
-        """A nest for each level of row reductions that depend on each other."""
+        """A nest for each level of dependent row reductions."""
         rows = {s.name for s in self.row_reductions}
         depths = reduction_depths(self.steps.values(), lambda step: step.name in rows)
         groups: dict[tuple[int, Axes], list[Step]] = {}
@@ -149,7 +149,7 @@ class _TilePlanner:
         self.known = frozenset(rows)
 
     def add_columns(self) -> None:
-        """A nest for the column reductions of the same values' axes along the same axes."""
+        """A nest for the column reductions of values with the same axes along the same axes."""
         self.groups: dict[Axes, dict[Axes, TileNest]] = {}
         for step in self.steps.values():
             if step.name in self.region.columns:
@@ -162,7 +162,7 @@ class _TilePlanner:
                 nest.sums.append(accumulate(self.region, step))
 
     def add_outputs(self) -> None:
-        """The outputs join the last nest of their axes, so that nothing is replaced too early."""
+        """Add outputs to the last nest of their axes, so that no input is replaced too early."""
         for out in self.region.outputs:
             if out.value not in self.region.columns:
                 axes = tuple(a for a in out.axes if a not in self.row)
@@ -208,10 +208,10 @@ class _TileProgramWriter:
                 self._write_step(number, step, last, direct)
         return self.program
 
-    # What is read and written --------------------------------------------------------------------
+    # Reads and writes ----------------------------------------------------------------------------
 
     def _with_loads(self, steps: list[Step]) -> list[Step]:
-        """The steps, with copies of those inputs that are not computed with where they are."""
+        """The steps, with copies of inputs that cannot be used directly."""
         loaded = {n for n in self.inputs if self._is_loaded(n, steps)}
         found: list[Step] = []
         outputs = [o.value for o in self.nest.outputs]
@@ -269,7 +269,7 @@ class _TileProgramWriter:
         )
 
     def _direct(self, moving: list[Step]) -> dict[Any, str]:
-        """Values that are written where the output lies, and to which output."""
+        """Values that are computed in the memory of an output, and that output."""
         makers = {s.name: (i, s) for i, s in enumerate(moving)}
         found: dict[Any, str] = {}
         for out in self.nest.outputs:
@@ -297,7 +297,7 @@ class _TileProgramWriter:
         return register
 
     def _operand(self, operand: str | Constant) -> int:
-        """The register of what a step reads; sources are noted when they are first read."""
+        """The register of an operand; sources are registered when they are first read."""
         if isinstance(operand, Constant):
             key = (repr(operand.value), operand.dtype)
             if key not in self.registers:
@@ -317,7 +317,7 @@ class _TileProgramWriter:
         return ()  # sizes, and arrays in which rows are looked up
 
     def _filled(self, operand: Constant, axes: Axes) -> int:
-        """A tile of one value: with these, maximum and minimum take a third of the time."""
+        """A constant tile: with these, maximum and minimum take a third of the time."""
         key = (repr(operand.value), operand.dtype, axes)
         if key not in self.registers:
             self.program.filled.append((self._register(key), operand.value, axes, operand.dtype))

@@ -32,24 +32,24 @@ Array = np.ndarray[Any, Any]
 Call = Callable[..., Any]
 Box = tuple[slice, ...]
 
-# Operands that are no values of the region. Names of values end with none of these.
-BOX = ".box"  # which part of the index space is computed
-FIRST = ".first"  # whether a tile is the first of those whose results are added up
+# Suffixes of operands other than values; names of values end with none of these.
+BOX = ".box"  # the part of the index space that is computed
+FIRST = ".first"  # whether a tile is the first of those whose results are summed
 SPARE = ".spare"  # a buffer like the result
 EXTENT = ".size"  # follows an axis: its size
-TABLE = ".table"  # follows an input in which rows are looked up: the whole array
+TABLE = ".table"  # follows an input with a lookup: the whole array
 
 CONTIGUOUS = frozenset((np.isfinite, np.isinf, np.isnan, np.signbit))
-"""Functions that may not fill arrays with gaps: NumPy 2.4 fills in the gaps what it should not."""
+"""Functions that may not fill arrays with gaps: NumPy 2.4 writes into the gaps."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call: what it reads, and the type and axes of what it fills.
+    """One call: its operands, and the type and axes of its result.
 
-    ``in_place`` says that the result may take the memory of an operand of its own shape.
-    ``over`` holds the axes that a reduction removes; with ``sums`` it adds to the results of
-    earlier tiles. ``output`` is the output that a copy writes.
+    ``in_place`` means that the result may use the memory of an operand of its shape. ``over`` holds
+    the axes that a reduction removes; with ``sums`` it adds to the results of earlier tiles.
+    ``output`` is the output that a copy writes.
     """
 
     name: str
@@ -71,7 +71,7 @@ def copy(x: Any, out: Array) -> None:
 
 # Reductions --------------------------------------------------------------------------------------
 
-_RUN = 32  # numbers of a column that are summed up before the sums are
+_RUN = 32  # numbers of a column that are summed before their sums are
 
 
 def _reduce(x: Any, axes: tuple[int, ...], reduction: str, columns: bool, out: Array) -> None:
@@ -84,9 +84,9 @@ def _reduce(x: Any, axes: tuple[int, ...], reduction: str, columns: bool, out: A
 
 
 def _short_columns(x: Any, axes: tuple[int, ...]) -> Any:
-    """Sums of runs of long columns, since adding up number by number loses digits.
+    """Sums of long columns in runs, since sequential summation loses digits.
 
-    Where neighbours of a column are neighbours in memory, NumPy adds up in pairs by itself.
+    For contiguous columns, NumPy uses pairwise summation itself.
     """
     long = [a for a in axes if x.shape[a] > 1]
     if len(long) != 1 or x.dtype.kind != "f" or x.strides[long[0]] == x.itemsize:
@@ -96,7 +96,7 @@ def _short_columns(x: Any, axes: tuple[int, ...]) -> Any:
     while x.shape[axis] >= 2 * _RUN:
         count = -(-x.shape[axis] // _RUN)
         run, rest = divmod(x.shape[axis], count)
-        # Every count-th number: what is added in one go is long and contiguous.
+        # Every count-th number, so that operations are long and contiguous.
         shape = (*x.shape[:axis], run, count, *x.shape[axis + 1 :])
         sums = np.add.reduce(x[(*before, slice(0, run * count))].reshape(shape), axis)
         if rest:
@@ -106,7 +106,7 @@ def _short_columns(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def accumulate(region: Region, step: Step) -> Step:
-    """A reduction as one that adds the result of a tile to what earlier tiles gave."""
+    """A reduction that adds a tile's result to that of earlier tiles."""
     axes = tuple(region.axes.index(a) for a in step.over)
     reduction, join = step.reduction, ufunc(step.reduction)
     columns = region.axes[-1] not in step.over
@@ -125,7 +125,7 @@ def accumulate(region: Region, step: Step) -> Step:
 
 
 def select(condition: Any, x: Any, y: Any, out: Array) -> None:
-    """By bits: the time of NumPy's own selections depends on the condition, up to tenfold."""
+    """Selection by bits: the time of NumPy's own depends on the condition, up to tenfold."""
     mask = threads.scratch("tiles: condition", condition.shape, np.int8)
     np.negative(condition.view(np.int8), out=mask)
     integer = np.dtype(f"i{out.itemsize}")
@@ -144,7 +144,7 @@ def _bitcast(x: Any, out: Array) -> None:
 
 
 def _to_integer(x: Any, out: Array) -> None:
-    """Towards zero; what is beyond the ends becomes the end, and NaN becomes 0."""
+    """Conversion towards zero; out-of-range numbers saturate, and NaN becomes 0."""
     limits = np.iinfo(out.dtype)
     low, high = x.dtype.type(limits.min), x.dtype.type(limits.max)
     below_high = high if int(high) <= limits.max else np.nextafter(high, x.dtype.type(0))
@@ -154,7 +154,7 @@ def _to_integer(x: Any, out: Array) -> None:
 
 
 def _clamp(region: Region, part: Statement) -> list[Step]:
-    """A select that keeps a number above or below a constant, NaN as it is: one call of NumPy's."""
+    """A select that clamps a number to a constant, and keeps NaN: one NumPy call."""
     condition, bound, x = part.operands
     if type(condition) is str and type(bound) is Constant and bound.value != 0:
         asked = region.statement(condition)
@@ -166,7 +166,7 @@ def _clamp(region: Region, part: Statement) -> list[Step]:
 
 
 def _through(function: Call) -> Call:
-    """A call of a function that makes its own result."""
+    """A call of a function that allocates its result."""
 
     def call(*operands: Any, out: Array) -> None:
         np.copyto(out, function(*operands))
@@ -175,7 +175,7 @@ def _through(function: Call) -> Call:
 
 
 def _instruction(part: Statement, operand: str, quick: bool) -> list[Step]:
-    """An instruction on operands of a type, most of them in one step."""
+    """An instruction on operands of a type, usually a single step."""
     name = part.instruction
 
     def step(suffix: str, call: Call, *operands: str | Constant, in_place: bool = True) -> Step:
@@ -188,14 +188,14 @@ def _instruction(part: Statement, operand: str, quick: bool) -> list[Step]:
         return [step(".r", np.sqrt, *given), step("", np.reciprocal, f"{own}.r")]
     if name == "sigmoid":
         zero, one = Constant(0.0, part.dtype), Constant(1.0, part.dtype)
-        if quick:  # exp(-x) may overflow: what is too small for a normal number is 0 then
+        if quick:  # exp(-x) may overflow: results below the normal range are 0 then
             return [
                 step(".n", np.negative, *given),
                 step(".e", np.exp, f"{own}.n"),
                 step(".d", np.add, f"{own}.e", one),
                 step("", np.divide, one, f"{own}.d"),
             ]
-        # exp(min(x, 0)) / (1 + exp(-|x|)): nothing overflows, and tiny results keep their digits.
+        # exp(min(x, 0)) / (1 + exp(-|x|)): nothing overflows, and tiny results are accurate.
         return [
             step(".s", np.abs, *given),
             step(".n", np.negative, f"{own}.s"),
@@ -223,7 +223,7 @@ def _instruction(part: Statement, operand: str, quick: bool) -> list[Step]:
 
 
 def _gathered(region: Region, part: Input) -> Step:
-    """Elements of a table: by the index along its first axis, and at the place along the rest."""
+    """Elements of a table: at an index along its first axis, and at the position along the rest."""
     axes = region.axes
     own = tuple(axes.index(a) for a in part.axes)
     index_axes = region.statement(str(part.gather)).axes
@@ -262,7 +262,7 @@ def _position(region: Region, part: Statement) -> Step:
 
 
 def _random_bits(region: Region, part: Statement) -> Step:
-    """Words of a counter-based generator: those of the numbers that lie in the box."""
+    """Words of a counter-based generator, for the indices in the box."""
     over = [region.axes.index(a) for a in part.over]
     sizes = [f"{a}{EXTENT}" for a in part.over]
 
@@ -271,7 +271,7 @@ def _random_bits(region: Region, part: Statement) -> Step:
             return
         extents, words = [int(e) for e in operands[: len(over)]], operands[len(over) :]
         varying = [i for i in range(out.ndim) if any(np.shape(w)[i : i + 1] > (1,) for w in words)]
-        # Numbers are made for runs of neighbours: along all axes behind the last that is cut.
+        # Numbers are generated in runs: along all axes after the last cut one.
         start = max((n for n, i in enumerate(over) if i in varying), default=-1) + 1
         for n in range(len(over) - 1, start, -1):
             if out.shape[over[n]] < extents[n]:
@@ -320,9 +320,9 @@ def _reduction(region: Region, part: Statement) -> Step:
 
 @lru_cache(1024)
 def steps_of(region: Region, quick: bool = False) -> dict[str, Step]:
-    """The steps of a region by the names of their results, in an order that works.
+    """The steps of a region by the names of their results, in a valid order.
 
-    ``quick`` ones are fewer, and only numbers that are no normal ones lose digits.
+    ``quick`` means fewer steps, with a loss of digits only for denormal numbers.
     """
     steps: list[Step] = [_gathered(region, p) for p in region.inputs if p.gather]
     for part in region.body:
@@ -344,7 +344,7 @@ def steps_of(region: Region, quick: bool = False) -> dict[str, Step]:
 
 
 def _with_divisions(region: Region, steps: dict[str, Step]) -> dict[str, Step]:
-    """The steps, with divisions for products by reciprocals of rows that nothing else needs."""
+    """The steps, with divisions in place of products by reciprocals that nothing else needs."""
     uses = Counter(o for s in steps.values() for o in s.operands)
     found = dict(steps)
     for part in region.body:
@@ -361,7 +361,7 @@ def _with_divisions(region: Region, steps: dict[str, Step]) -> dict[str, Step]:
 def needed_steps(
     steps: dict[str, Step], names: Iterable[str], known: frozenset[str] = frozenset()
 ) -> list[Step]:
-    """The steps that lead to the values of these names, but for those of ``known`` ones."""
+    """The steps that lead to these values, without those of ``known`` ones."""
     own = {name: step for name, step in steps.items() if name not in known}
     needed = dependencies(names, lambda n: own[n].operands if n in own else ())
     return [step for name, step in own.items() if name in needed]

@@ -1,16 +1,14 @@
 """The tiles way: a region on NumPy's ufuncs, a piece of the index space at a time.
 
-It needs nothing but NumPy, starts at once, and is what machine code is tested against. Every
-step of a tile is a ufunc that writes into a buffer; a tile is small enough for its buffers to
-stay in the cache from the first step to the last, and buffers are used again as soon as their
-value is dead.
+It needs only NumPy, starts immediately, and is the reference in tests of machine code. Every step
+of a tile is a ufunc that writes into a buffer; a tile is small enough for its buffers to stay in
+the cache from the first step to the last, and buffers are reused as soon as their value is dead.
 
-The outputs of a region are computed by nests. A nest cuts the axes along which its outputs
-vary into tiles, all but those of the row, whose reductions are computed within a tile. Rows
-that are longer than some tiles are cut as well: then each reduction is a nest of its own, and
-the elements are computed again for the next one. Tiles are cut by shape alone, and partial
-results are combined in the order of the tiles, so results have the same bits with any number
-of threads.
+The outputs of a region are computed by nests. A nest cuts the axes of its outputs into tiles,
+except those of the row, whose reductions are computed within a tile. Very long rows are cut as
+well: then each reduction is a nest of its own, and the elements are recomputed for the next one.
+Tiles depend only on shapes, and partial results are combined in the order of the tiles, so results
+are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ from eagerflow.codegen.reductions import ufunc
 from eagerflow.codegen.region import Region, Statement
 from eagerflow.runtime import threads
 
-TILE_ELEMENTS = 1 << 16  # smaller tiles hand the interpreter's lock over often
+TILE_ELEMENTS = 1 << 16  # smaller tiles contend for the interpreter's lock
 MIN_CUT_ROW_ELEMENTS = 1 << 17  # of a row, from which it is cut
-MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
-MAX_GROUPS = 64  # of tiles whose partial results are added up one after the other
+MIN_SHARED_ELEMENTS = 1 << 17  # threshold for using another thread
+MAX_GROUPS = 64  # of tiles with partial results that are added sequentially
 ALIGNMENT_BYTES = 64
 
 Box = tuple[slice, ...]
@@ -46,8 +44,8 @@ def compute(
 ) -> None:
     """Fill the outputs of a region.
 
-    ``inputs`` and ``outputs`` stand in the region's order, have the shapes that ``sizes`` gives
-    their axes, and any strides; an output in place of an input is that input's array.
+    ``inputs`` and ``outputs`` are in the region's order, have the shapes given by ``sizes``, and
+    any strides; an in-place output is its input's array.
 
     >>> from eagerflow.codegen.builder import Builder
     >>> b = Builder("scale", "m n")
@@ -68,7 +66,7 @@ def compute(
 
 @lru_cache(1024)
 def _flat(region: Region) -> Region | None:
-    """The same region along one axis, if each operand varies along all of its axes or none."""
+    """The same region along one axis, if each operand has all of its axes or none."""
     parts: tuple[Any, ...] = (*region.inputs, *region.body, *region.outputs)
     if (
         len(region.axes) < 2
@@ -90,7 +88,7 @@ def _flat(region: Region) -> Region | None:
 
 
 class _Boxes:
-    """Pieces of an index space: runs of this length along one axis, all before it one by one."""
+    """Pieces of an index space: runs of this length along one axis, for each index before it."""
 
     def __init__(self, sizes: tuple[int, ...], axis: int, length: int) -> None:
         self._sizes, self._axis, self._length = sizes, axis, length
@@ -113,10 +111,10 @@ class _Boxes:
 
 @lru_cache(4096)
 def _cut(sizes: tuple[int, ...], limit: int) -> tuple[Sequence[Box] | _Boxes, int, int]:
-    """Pieces of up to ``limit`` elements: their places, the largest, the number of axes cut.
+    """Pieces of up to ``limit`` elements: their positions, the largest one, the number of cut axes.
 
-    A piece is a run along one axis, of about the same length as all others; the axes behind
-    are whole, those before have size 1.
+    A piece is a run along one axis, all of about the same length; later axes are whole, earlier
+    ones have size 1.
     """
     if prod(sizes) <= limit:
         return [tuple(slice(0, size) for size in sizes)], prod(sizes), 0
@@ -128,7 +126,7 @@ def _cut(sizes: tuple[int, ...], limit: int) -> tuple[Sequence[Box] | _Boxes, in
 
 
 class _Call:
-    """A region at work on some arrays."""
+    """An execution of a region on some arrays."""
 
     def __init__(
         self,
@@ -153,13 +151,13 @@ class _Call:
         ]
 
     def _in_space(self, array: Array, axes: tuple[str, ...]) -> Array:
-        """The array with all axes of the region, size 1 along those that it lacks."""
+        """The array with all axes of the region, of size 1 where it lacks them."""
         if axes == self.region.axes:
             return array
         return array[tuple(WHOLE if a in axes else None for a in self.region.axes)]
 
     def make(self) -> None:
-        """Run the nests, then store what was reduced along columns."""
+        """Run the nests, then store the column reductions."""
         row = prod(self.sizes[a] for a in self.region.reduced_axes)
         for nest in plan(self.region, row >= MIN_CUT_ROW_ELEMENTS):
             _Run(self, nest).make()
@@ -170,7 +168,7 @@ class _Call:
 
 
 def _has_runs(array: Array) -> bool:
-    """Whether neighbours along the last axis are neighbours in memory."""
+    """Whether the last axis is contiguous."""
     for size, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
         if size != 1:
             return stride == array.itemsize
@@ -178,7 +176,7 @@ def _has_runs(array: Array) -> bool:
 
 
 class _Run:
-    """A nest at work: its tiles, shared out to threads."""
+    """An execution of a nest: its tiles, distributed to threads."""
 
     def __init__(self, call: _Call, nest: TileNest) -> None:
         self.call, self.nest = call, nest
@@ -216,7 +214,7 @@ class _Run:
             )
 
     def _started(self) -> list[Any]:
-        """The registers with all that is the same for each tile."""
+        """The registers that are the same for each tile."""
         program, arrays = self.program, self.call.arrays
         registers: list[Any] = [None] * program.count
         registers[0] = tuple(slice(0, self.call.sizes[a]) for a in self.axes)
@@ -231,7 +229,7 @@ class _Run:
         return registers
 
     def _task(self, task: int) -> None:
-        """The tiles of a group, one after the other."""
+        """Process the tiles of a group, in order."""
         piece, group = divmod(task, self.groups)
         box = [slice(0, self.call.sizes[a] if a in self.nest.row else 1) for a in self.axes]
         start = group * len(self.over) // self.groups
@@ -278,7 +276,7 @@ class _Run:
             axes = self.program.slots[slot][0]
             registers[register] = self._buffer(axes, lengths, dtype, arena, offsets[slot])
         for register, value, axes, dtype in self.program.filled:
-            # Not in the arena, which is also that of frames of other lengths.
+            # Not in the arena, which is shared by frames of other lengths.
             registers[register] = self._buffer(axes, lengths, dtype)
             registers[register].fill(value)
         return registers

@@ -1,8 +1,8 @@
-"""Element-wise kernels of several steps on NumPy, a cache-sized tile at a time.
+"""Elementwise kernels of several steps on NumPy, a cache-sized tile at a time.
 
 Each step of such a kernel is a ufunc that writes into a buffer. On whole arrays every step
 would move the array through memory; a tile stays in the cache from the first step to the
-last. The tiles of large arrays are shared out to threads.
+last. The tiles of large arrays are distributed to threads.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from eagerflow.runtime import buffers, threads
 
 Call = Callable[..., Any]
 
-MIN_TILED_ELEMENTS = 1 << 10  # up to which the fewest calls win
-TILE_ELEMENTS = 1 << 16  # with smaller tiles, threads wait for the interpreter's lock
-MAX_TURNED_WIDTH = 20  # elements of a row up to which NumPy's reductions cost more per row
-MIN_SHARED_ELEMENTS = 1 << 19  # from which waking another thread pays, also for a single ufunc
+MIN_TILED_ELEMENTS = 1 << 10  # up to which the fewest calls are fastest
+TILE_ELEMENTS = 1 << 16  # with smaller tiles, threads contend for the interpreter's lock
+MAX_TURNED_WIDTH = 20  # elements of a row up to which NumPy's reductions have a high cost per row
+MIN_SHARED_ELEMENTS = 1 << 19  # threshold for using another thread, even for a single ufunc
 
 
 # What kernels work with --------------------------------------------------------------------------
@@ -34,8 +34,8 @@ def scratch(like: Any, name: str = "elementwise") -> Any:
 
 
 def filled(x: Any, value: Any) -> Any:
-    """A tile of one value: NumPy's maximum and minimum of two contiguous arrays take a third
-    of the time of those of an array and a number.
+    """A constant tile: NumPy's maximum and minimum of two contiguous arrays take a third of the
+    time of those of an array and a number.
     """
     return np.full(TILE_ELEMENTS, value, x.dtype)
 
@@ -55,7 +55,7 @@ def horner(coefficients: tuple[float, ...], z: Any, out: Any) -> Any:
 def tiled(into: Call, x: Any, **attributes: Any) -> Any:
     """The result of ``into(x, out, **attributes)``, which fills ``out``, an array like ``x``."""
     if x.dtype.char == "e":
-        # Half precision has no arithmetic of its own, and rounding each step costs digits.
+        # Half precision arithmetic is emulated, and rounding each step costs digits.
         into, attributes = _through_float32, {"into": into, **attributes}
     size = x.size
     if size < MIN_TILED_ELEMENTS:
@@ -82,7 +82,7 @@ def _through_float32(x: Any, out: Any, into: Call, **attributes: Any) -> None:
 
 
 def in_tiles(into: Call) -> Call:
-    """The NumPy kernel ``(xp, x, **attributes)`` that ``into`` computes."""
+    """The NumPy kernel ``(xp, x, **attributes)`` computed by ``into``."""
 
     def kernel(xp: Any, x: Any, /, **attributes: Any) -> Any:
         return tiled(into, x, **attributes)
@@ -98,7 +98,7 @@ def tiled_together(
 ) -> None:
     """Fill ``outs``, contiguous and of one shape, by ``into(*tiles, *tiles of outs)``.
 
-    Arrays without axes stay whole; a tile has about as many ``elements``.
+    0-d arrays are passed as they are; a tile has about ``elements`` elements.
     """
     shape = outs[0].shape
     wide = [a if a.shape == shape or a.ndim == 0 else np.broadcast_to(a, shape) for a in arrays]
@@ -109,7 +109,7 @@ def tiled_together(
         if shape[0] <= elements:
             into(*wide, *outs)
             return
-    # The tiles are runs along one axis; all axes before it are walked one by one.
+    # Tiles are runs along one axis, for each index of the axes before it.
     axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= elements)
     length = max(1, elements // math.prod(shape[axis + 1 :]))
     runs = -(-shape[axis] // length)

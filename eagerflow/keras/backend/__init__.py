@@ -1,6 +1,6 @@
-"""The backend ``"eagerflow"``: what Keras expects of a package for a backend.
+"""The backend ``"eagerflow"``: the package that Keras expects of a backend.
 
-Keras loads it, in its turn, through ``eagerflow.keras``; imported before Keras it loads Keras.
+Keras loads it through ``eagerflow.keras``; if it is imported before Keras, it loads Keras.
 """
 
 # mypy: disable-error-code="no-redef"
@@ -47,7 +47,7 @@ if "keras.src.backend" in sys.modules:
         lstm,
         rnn,
     )
-else:  # its modules and ours take turns, and Keras's come first
+else:  # the modules import each other, and Keras's come first
     del sys.modules[__name__]
     import keras  # noqa: F401
 

@@ -1,6 +1,6 @@
-"""Branches, loops, scans and gradients of one's own.
+"""Branches, loops, scans and custom gradients.
 
-The signatures are Keras's own, which compares them: without annotations.
+The signatures are Keras's, which compares them, so they lack annotations.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ __all__ = [
 
 
 def cond(pred, true_fn, false_fn):
-    """The result of one of two functions; they may assign variables."""
+    """The result of one of two functions, which may assign variables."""
     flag = convert_to_tensor(pred, "bool")
     return ef.cond(flag, lambda: tensors_of(true_fn()), lambda: tensors_of(false_fn()))
 
 
 def switch(index, branches, *operands):
-    """``branches[index](*operands)``, the index brought within bounds."""
+    """``branches[index](*operands)``, with a clamped index."""
     own = [lambda *given, f=f: tensors_of(f(*given)) for f in branches]
     return ef.switch(convert_to_tensor(index, "int32"), own, *tensors_of(operands))
 
 
 def vectorized_map(function, elements):
-    """``function`` of all rows at once."""
+    """``function`` applied to all rows at once."""
     return ef.vmap(function)(tensors_of(elements))
 
 
 def map(f, xs):
-    """``f`` of one row after the other."""
+    """``f`` applied to one row after the other."""
     return ef.map(lambda x: tensors_of(f(x)), tensors_of(xs))
 
 
@@ -97,13 +97,13 @@ def fori_loop(lower, upper, body_fun, init_val):
 
 @also_sparse(linear)
 def stop_gradient(variable):
-    """The value, through which no gradient passes."""
+    """The value, without a gradient."""
     stopped: ef.Tensor = ef.stop_gradient(convert_to_tensor(variable))
     return stopped
 
 
 def remat(f):
-    """``f``, computed again for the gradient in place of keeping what it computed."""
+    """``f`` with recomputation for the gradient instead of stored values."""
     return ef.checkpoint(lambda *args, **kwargs: f(*args, **kwargs))
 
 
@@ -128,7 +128,7 @@ def custom_gradient(fun):
 
 
 def _pulled(backward: Callable[..., Any], args: Any, places: list[int], gradient: Any) -> Any:
-    """The gradients by the leaves of ``args`` that are tensors."""
+    """The gradients of the leaves of ``args`` that are tensors."""
     found = backward(gradient)
     found = tuple(found) if isinstance(found, list | tuple) else (found,)
     parts: list[Any] = []
@@ -140,7 +140,7 @@ def _pulled(backward: Callable[..., Any], args: Any, places: list[int], gradient
 
 
 def associative_scan(f, elems, reverse=False, axis=0):
-    """All prefixes of ``elems`` along an axis, joined by an associative ``f``."""
+    """All prefixes of ``elems`` along an axis, combined by an associative ``f``."""
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
     leaves = [convert_to_tensor(x) for x in tree.flatten(elems)]

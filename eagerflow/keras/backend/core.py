@@ -1,4 +1,4 @@
-"""Variables, conversions and the specs of results: what Keras asks a backend for first."""
+"""Variables, conversions and specs of results: the core of Keras's backend interface."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ __all__ = [
 
 FRAMEWORKS.add("keras")
 LIBRARIES.update(("keras", "optree"))
-# Where Keras keeps masks; as masks of eagerflow they pass the borders of captured functions.
+# Keras's attribute for masks; as masks of eagerflow they cross captured functions.
 ef.Tensor._keras_mask = property(mask_of, set_mask)  # type: ignore[attr-defined]
 
 SUPPORTS_SPARSE_TENSORS = True
@@ -92,13 +92,13 @@ SUPPORTS_COMPLEX_DTYPES = True
 IS_THREAD_SAFE = True
 
 FREE_SIZES = 83, 89
-"""What free sizes are taken to be, one after the other: sizes that differ then are free, too."""
+"""Trial values of free sizes: result sizes that differ between them are free, too."""
 
 
 class Variable(KerasVariable, Operators):  # type: ignore[misc]
-    """Keras's variable around an ``ef.Variable``, which tapes and captured steps know.
+    """Keras's variable around an ``ef.Variable``, as tapes and captured steps expect.
 
-    It stands wherever a tensor can, also in functions of eagerflow.
+    It can be used like a tensor, also in functions of eagerflow.
     """
 
     def _initialize(self, value: Any) -> None:
@@ -118,15 +118,15 @@ class Variable(KerasVariable, Operators):  # type: ignore[misc]
 
     @property
     def eagerflow_variable(self) -> ef.Variable:
-        """What tapes take gradients by."""
+        """The source of gradients for tapes."""
         return self._value
 
     @property
     def value(self) -> ef.Tensor:
-        """The tensor held now, or what a StatelessScope puts in its place."""
+        """The current tensor, or its replacement in a StatelessScope."""
         found = get_stateless_scope().get_current_value(self) if in_stateless_scope() else None
         if found is None:
-            if self._value is None:  # only while shapes are inferred
+            if self._value is None:  # only during shape inference
                 found = self._initializer(self._shape, dtype=self._dtype)
             else:
                 found = self._value.value
@@ -135,7 +135,7 @@ class Variable(KerasVariable, Operators):  # type: ignore[misc]
 
     @property
     def trainable(self) -> bool:
-        """Whether tapes watch it and optimizers change it."""
+        """Whether tapes watch it and optimizers update it."""
         return bool(self._trainable)
 
     @trainable.setter
@@ -154,9 +154,9 @@ def random_seed_dtype():
 
 
 def compute_output_spec(fn, *args, **kwargs):
-    """What ``fn`` returns for arguments with KerasTensors in them, with KerasTensors in it.
+    """The result of ``fn`` with KerasTensors, for arguments with KerasTensors.
 
-    No kernel runs. Free sizes (None) are tried with two numbers.
+    No kernel runs. Free sizes (None) are evaluated with two trial values.
     """
     with StatelessScope(), SymbolicScope():
         first = _specs(fn, args, kwargs, FREE_SIZES[0])
@@ -169,7 +169,7 @@ def compute_output_spec(fn, *args, **kwargs):
 
 
 def _specs(fn: Callable[..., Any], args: Any, kwargs: Any, size: int) -> Any:
-    """What ``fn`` returns, its tensors as KerasTensors, where free sizes are ``size``."""
+    """The result of ``fn``, its tensors as KerasTensors, with ``size`` for free sizes."""
     recorder = Trace("compute_output_spec", placed=True)
 
     def entered(x: Any) -> Any:
@@ -198,7 +198,7 @@ def _specs(fn: Callable[..., Any], args: Any, kwargs: Any, size: int) -> Any:
 
 
 def _freed(first: Any, second: Any) -> Any:
-    """The spec with those sizes free that two runs found different."""
+    """A spec in which the sizes that differ between two runs are free."""
     if not isinstance(first, KerasTensor):
         return first
     pairs = zip(first.shape, second.shape, strict=True)
@@ -207,7 +207,7 @@ def _freed(first: Any, second: Any) -> Any:
 
 
 class name_scope(base_name_scope):  # type: ignore[misc]  # noqa: N801
-    """Keras's scope of names, which names the nodes of captured graphs too."""
+    """Keras's name scope, which also names the nodes of captured graphs."""
 
     def __enter__(self) -> name_scope:
         super().__enter__()
@@ -223,7 +223,7 @@ class name_scope(base_name_scope):  # type: ignore[misc]  # noqa: N801
 
 
 def device_scope(device_name):
-    """A context in which tensors are made on this device, such as ``"cpu:0"`` or ``"gpu:1"``."""
+    """A context in which tensors are created on this device, such as ``"cpu:0"`` or ``"gpu:1"``."""
     if isinstance(device_name, ef.Device):
         return ef.device(device_name)
     if not isinstance(device_name, str):

@@ -1,6 +1,6 @@
 """``keras.distribution`` over the devices of one process.
 
-A tensor is whole on one device here: layouts that cut one are refused.
+Tensors are never sharded here: layouts that shard one are refused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def list_devices(device_type: str | None = None) -> list[str]:
 
 
 def get_device_count(device_type: str | None = None) -> int:
-    """How many devices ``list_devices`` lists."""
+    """The number of devices that ``list_devices`` returns."""
     return len(list_devices(device_type))
 
 
 def initialize(job_addresses: Any, num_processes: Any, process_id: Any) -> None:
-    """Nothing is to be done for one process; NotImplementedError for more."""
+    """Does nothing for one process; NotImplementedError for more."""
     if num_processes not in (None, 1):
         raise NotImplementedError(
             "the eagerflow backend trains in one process; ef.cluster trains ef.nn models in many"
@@ -44,17 +44,17 @@ def initialize(job_addresses: Any, num_processes: Any, process_id: Any) -> None:
 
 
 def num_processes() -> int:
-    """One."""
+    """The number of processes: 1."""
     return 1
 
 
 def process_id() -> int:
-    """The number of this process among all: 0."""
+    """The index of this process: 0."""
     return 0
 
 
 def distribute_tensor(tensor: Any, layout: Any) -> Any:
-    """The tensor itself; NotImplementedError for a layout that cuts it among devices."""
+    """The tensor itself; NotImplementedError for a layout that shards it."""
     axes = getattr(layout, "axes", layout)
     if any(axis is not None for axis in axes or ()) and _count(layout) > 1:
         raise NotImplementedError(

@@ -1,4 +1,4 @@
-"""``model.export``: the graph of a model's predictions as ``.ef`` or ONNX."""
+"""``model.export``: the prediction graph of a model as ``.ef`` or ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FORMATS", "ExportArchive", "prediction_graph"]
 
 
 class ExportArchive:
-    """The writer of TensorFlow's SavedModel, which this backend does not have."""
+    """The writer of TensorFlow's SavedModel, which this backend lacks."""
 
     def track_and_add_endpoint(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise NotImplementedError."""
@@ -28,7 +28,7 @@ class ExportArchive:
 
 
 def prediction_graph(model: Any, input_signature: Any = None) -> Any:
-    """The graph of ``model(inputs, training=False)``, whose free sizes have names.
+    """The graph of ``model(inputs, training=False)``, with named free sizes.
 
     ``input_signature`` is as for ``model.export``.
     """
@@ -44,7 +44,7 @@ def prediction_graph(model: Any, input_signature: Any = None) -> Any:
 
 
 def _identifier(name: str | None) -> str | None:
-    """A name of Keras's as one of an input of a graph; None where it cannot be one."""
+    """A Keras name as the name of a graph's input; None if it is invalid."""
     return name if name and name.isidentifier() else None
 
 
@@ -65,4 +65,4 @@ def _writer(format: str) -> Any:
 
 
 FORMATS = {"ef": _writer("ef"), "onnx": _writer("onnx")}
-"""What writes a model, by the name of the format."""
+"""The writers of models by format."""

@@ -57,7 +57,7 @@ def _check_choice(name, value, choices):
 
 
 def _batched(function, images, data_format):
-    """``function`` of a batch of images with channels last, whatever they come as."""
+    """``function`` applied to a channels-last batch of images, whatever their format."""
     x = convert_to_tensor(images)
     _check_rank(x)
     is_first = standardize_data_format(data_format) == "channels_first"
@@ -151,7 +151,7 @@ def _rounded(x, dtype):
 
 
 def _cropped(x, size):
-    """The middle of the images, in the ratio of the sizes."""
+    """The center of the images, cropped to the ratio of the sizes."""
     height, width = x.shape[1:3]
     rows = max(min(height, int(float(width * size[0]) / size[1])), 1)
     columns = max(min(width, int(float(height * size[1]) / size[0])), 1)
@@ -160,7 +160,7 @@ def _cropped(x, size):
 
 
 def _widened(x, size, fill_value):
-    """The images in the middle of a ground in the ratio of the sizes."""
+    """The images in the center of a background with the ratio of the sizes."""
     height, width = x.shape[1:3]
     rows = max(height, int(float(width * size[0]) / size[1]))
     columns = max(width, int(float(height * size[1]) / size[0]))
@@ -232,7 +232,7 @@ def _sampled(x, places, order, fill_mode, fill_value):
 
 
 def _warped(images, places, interpolation, fill_mode, fill_value):
-    """Images (batch, height, width, channels) at places (batch, 2, height, width)."""
+    """Images (batch, height, width, channels) sampled at positions (batch, 2, height, width)."""
     order = AFFINE_TRANSFORM_INTERPOLATIONS[interpolation]
 
     def one(image, where):
@@ -350,7 +350,7 @@ def elastic_transform(
 
 
 def gaussian_blur(images, kernel_size=(3, 3), sigma=(1.0, 1.0), data_format=None):
-    # Keras has the column's first, as (x, y).
+    # Keras has the column's coordinate first, as (x, y).
     def blurred(x):
         sigmas = ef.flip(convert_to_tensor(sigma, x.dtype), axis=0)
         return ef.gaussian_blur(x, sigmas, kernel_size=tuple(kernel_size)[::-1])

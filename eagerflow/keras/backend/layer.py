@@ -1,7 +1,7 @@
-"""What every layer is besides Keras's: nothing."""
+"""The backend's mixin of layers, which adds nothing."""
 
 from __future__ import annotations
 
 
 class Layer:
-    """The mixin of layers; variables are ours, and all else of a layer is Keras's."""
+    """The mixin of layers; only variables are ours."""

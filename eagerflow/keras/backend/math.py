@@ -109,7 +109,7 @@ def extract_sequences(x, sequence_length, sequence_stride):
 
 
 def _get_complex_tensor_from_tuple(x):
-    """The complex tensor of its real and its imaginary part; Keras's own code calls it too."""
+    """The complex tensor of a real and an imaginary part; also called by Keras's own code."""
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise ValueError(
             f"Input `x` should be a tuple of two tensors - real and imaginary.Received: x={x}"
@@ -162,7 +162,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
             f"Received: sequence_length={sequence_length}, fft_length={fft_length}"
         )
     weights = _window(window, sequence_length, fft_length, x.dtype)
-    if center:  # mirrored at both ends
+    if center:  # padded by reflection at both ends
         half = fft_length // 2
         before = ef.flip(x[..., 1 : half + 1], axis=-1)
         x = ef.concat(before, x, ef.flip(x[..., -half - 1 : -1], axis=-1), axis=-1)
@@ -171,7 +171,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
 
 
 def _window(window, length, fft_length, dtype):
-    """The weights of one transform: a window in the middle of zeros."""
+    """The weights of one transform: a window, centered and padded with zeros."""
     if window is None:
         return ef.ones((fft_length,), dtype=dtype)
     if isinstance(window, str):
@@ -221,7 +221,7 @@ def istft(
 
 
 def _cover(weights, stride):
-    """The sum of the squares of all windows at each place of one, away from the ends."""
+    """The sum of the squares of all overlapping windows at each position, away from the ends."""
     length = weights.shape[0]
     count = -(-length // stride)
     squares = ef.pad(ef.square(weights), [(0, count * stride - length)])
@@ -230,7 +230,7 @@ def _cover(weights, stride):
 
 
 def _overlapped(rows, stride, total):
-    """The sum of rows of which each begins ``stride`` elements after the one before."""
+    """The sum of overlapping rows, each beginning ``stride`` elements after the previous one."""
     count, width = rows.shape[-2:]
     places = ef.add(ef.expand_dims(ef.arange(count) * stride, axis=1), ef.arange(width))
     front = rows.shape[:-2]

@@ -100,7 +100,7 @@ def log_softmax(x, axis=-1):
 
 
 def _over(normalized, x, axis):
-    """A function of one axis, of several, or (None) of all."""
+    """A function along one axis, several, or (None) all."""
     if isinstance(axis, int):
         return normalized(x, axis=axis)
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in axis]

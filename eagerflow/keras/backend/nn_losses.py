@@ -38,7 +38,7 @@ def one_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
 
 
 def _sparse_one_hot(x, num_classes, axis, dtype):
-    """One value for each element, which is 0 where there is no such class."""
+    """One value for each element, 0 for classes that do not exist."""
     shape = (*x.shape[:axis], num_classes, *x.shape[axis:])
     after = math.prod(x.shape[axis:])
     known = ef.logical_and(ef.greater_equal(x, 0), ef.less(x, num_classes))
@@ -84,7 +84,7 @@ def _same_shape(target, output):
 
 
 def _logs(output, axis):
-    """The logarithms of probabilities that need not sum up to 1."""
+    """The logarithms of probabilities that need not sum to 1."""
     shares = ef.divide(output, ef.sum(output, axis=axis, keepdims=True))
     return ef.log(ef.clip(shares, smallest(), 1.0 - smallest()))
 
@@ -179,7 +179,7 @@ def dot_product_attention(
     flash_attention=None,
     attn_logits_soft_cap=None,
 ):
-    # flash_attention asks for a way that needs little memory: ours is one wherever it applies.
+    # flash_attention requests a memory-efficient algorithm: ours is one where applicable.
     query, key, value = promoted(*(convert_to_tensor(x) for x in (query, key, value)))
     if any(x.ndim != 4 for x in (query, key, value)):
         raise ValueError(

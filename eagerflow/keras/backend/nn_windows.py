@@ -1,4 +1,4 @@
-"""Convolutions, pools and patches of ``keras.ops.nn``: what moves windows over images."""
+"""Convolutions, pooling and patches of ``keras.ops.nn``."""
 
 from keras.src.backend import standardize_data_format
 from keras.src.backend.common.backend_utils import (
@@ -36,7 +36,7 @@ def _channels_first(x):
 
 
 def _in_format(function, x, data_format):
-    """``function`` of images with channels last, whatever their format is."""
+    """``function`` applied to channels-last images, whatever their format."""
     if standardize_data_format(data_format) == "channels_last":
         return function(x)
     return _channels_first(function(_channels_last(x)))
@@ -132,7 +132,7 @@ def conv_transpose(
     check_conv_transpose_input_channels(inputs, kernel, data_format)
     window = kernel.shape[:-2]
     dilation = _each(dilation_rate, len(window))
-    # JAX's padding of the stretched input; ours is what is cut off the whole result.
+    # JAX's padding of the dilated input; ours crops the full result.
     pads = compute_conv_transpose_padding_args_for_jax(
         inputs.shape, kernel.shape, strides, padding, output_padding, dilation_rate
     )

@@ -1,4 +1,4 @@
-"""``keras.ops.numpy`` on eagerflow: what NumPy calls it, with Keras's arguments and dtypes."""
+"""``keras.ops.numpy`` on eagerflow: NumPy's functions with Keras's arguments and dtypes."""
 
 from eagerflow.keras.backend.numpy_creation import *
 from eagerflow.keras.backend.numpy_elementwise import *

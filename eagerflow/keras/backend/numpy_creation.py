@@ -101,7 +101,7 @@ def arange(start, stop=None, step=None, dtype=None):
 
 
 def _kind(n):
-    """What of a number says its dtype; a free size counts as an integer."""
+    """The value or type that determines a number's dtype; a free size counts as an integer."""
     if hasattr(n, "dtype"):
         return n.dtype.name if hasattr(n.dtype, "name") else n.dtype
     return type(n) if isinstance(n, int | float) else int
@@ -135,7 +135,7 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 
 
 def _ends(start, stop):
-    """Both ends in float64 and in one shape, and the dtype of what lies between."""
+    """Both ends in float64 and in one shape, and the dtype of the result."""
     own = joined(_kind(start), _kind(stop), float)
     start, stop = convert_to_tensor(start, "float64"), convert_to_tensor(stop, "float64")
     return *ef.broadcast_arrays(start, stop), own

@@ -1,4 +1,4 @@
-"""The functions of ``keras.ops.numpy`` that take each element for itself."""
+"""The elementwise functions of ``keras.ops.numpy``."""
 
 import functools
 import re
@@ -307,7 +307,7 @@ def nextafter(x1, x2):
     x1, x2 = promoted(convert_to_tensor(x1), convert_to_tensor(x2), also=(float,))
     if x1.dtype != "bfloat16":
         return ef.nextafter(x1, x2)
-    # The numbers of 16 bits and the distance between them are numbers of 32 bits.
+    # 16-bit numbers and their spacing as 32-bit numbers.
     x, up = cast(x1, "float32"), ef.greater(x2, x1)
     share, exponent = ef.frexp(ef.abs(x))
     inwards = ef.logical_and(ef.equal(share, 0.5), ef.equal(up, ef.less(x, 0)))
@@ -396,7 +396,7 @@ def vectorize(pyfunc, *, excluded=None, signature=None):
 
 
 def _core_ranks(signature):
-    """How many axes of each argument ``"(m,n),(n)->(m)"`` hands to the function."""
+    """The number of core axes of each argument in ``"(m,n),(n)->(m)"``."""
     given = signature.partition("->")[0]
     return [
         len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)

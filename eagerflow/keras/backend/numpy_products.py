@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _sparse_matmul(function, x1, x2):
-    """The rule of ``matmul``."""
+    """The dtype rule of ``matmul``."""
     x1, x2 = tensor_of(x1), tensor_of(x2)
     short = x1.dtype == "int8" and x2.dtype == "int8"
     dtype = "int32" if short else joined(x1.dtype.name, x2.dtype.name)
@@ -92,7 +92,7 @@ def cross(x1, x2, axisa=-1, axisb=-1, axisc=-1, axis=None):
 
 
 def _spatial(x):
-    """Vectors of three elements; those of two lie in the plane."""
+    """Vectors of three elements; those of two are padded by a zero."""
     return ef.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)]) if x.shape[-1] == 2 else x
 
 
@@ -105,7 +105,7 @@ def correlate(x1, x2, mode="valid"):
     swapped = x1.shape[0] < x2.shape[0]
     long, short = (x2, x1) if swapped else (x1, x2)
     size = short.shape[0]
-    # Shorter first, the places run backwards; "same" has the middle of all of them.
+    # With the shorter one first, positions are reversed; "same" is the middle part.
     ends = {"valid": (0, 0), "full": (size - 1, size - 1), "same": (size // 2, (size - 1) // 2)}
     rows, window = ef.reshape(long, (1, -1, 1)), ef.reshape(ef.conj(short), (-1, 1, 1))
     found = ef.reshape(ef.conv(rows, window, padding=(ends[mode],)), (-1,))

@@ -1,4 +1,4 @@
-"""The functions of ``keras.ops.numpy`` that sum up, order, count or look up along axes."""
+"""The functions of ``keras.ops.numpy`` that reduce, sort, count or search along axes."""
 
 import builtins
 import math
@@ -230,7 +230,7 @@ def argsort(x, axis=-1):
 
 
 def argpartition(x, kth, axis=-1):
-    return argsort(x, axis)  # in order, the kth element stands where it must
+    return argsort(x, axis)  # in a sorted array, the kth element is in its place
 
 
 def searchsorted(sorted_sequence, values, side="left"):
@@ -373,7 +373,7 @@ def bincount(x, weights=None, minlength=0, sparse=False):
         x, whole, row = stored.values, stored.shape, stored.slices.indices
     rows = 1 if len(whole) == 1 else whole[0]
     length = int(minlength)
-    if x.size and (is_concrete(x) or not length):  # in a captured function no number is larger
+    if x.size and (is_concrete(x) or not length):  # values in captured functions are assumed to fit
         length = builtins.max(length, 1 + int(ef.max(x)))
     if weights is None:
         weights, dtype = ef.ones(x.shape, dtype="int32"), "int32"
@@ -388,7 +388,7 @@ def bincount(x, weights=None, minlength=0, sparse=False):
 
 
 def _weights_of(x, weights):
-    """The weights of the values of a sparse tensor, which stand in another one at equal places."""
+    """The weights at the positions of a sparse tensor, from a tensor with equal positions."""
     alike = weights is not None and weights.slices.indices.shape == x.slices.indices.shape
     if not alike or not bool(ef.all(ef.equal(x.slices.indices, weights.slices.indices))):
         raise ValueError("`x` and `weights` must both be sparse and have the same indices")

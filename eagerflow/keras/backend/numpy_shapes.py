@@ -98,7 +98,7 @@ def broadcast_to(x, shape):
 
 @also_sparse(linear)
 def copy(x):
-    return convert_to_tensor(x)  # tensors do not change
+    return convert_to_tensor(x)  # tensors are immutable
 
 
 def flip(x, axis=None):
@@ -254,7 +254,7 @@ def split(x, indices_or_sections, axis=0):
 
 
 def _cuts(indices_or_sections):
-    """How many parts of one size, or where to cut."""
+    """The number of equal parts, or the split positions."""
     if isinstance(indices_or_sections, int):
         return indices_or_sections
     found = np.asarray(indices_or_sections).tolist()

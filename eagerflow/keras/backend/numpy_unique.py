@@ -1,6 +1,6 @@
-"""``keras.ops.unique``: the different values of a tensor, or the different slices along an axis.
+"""``keras.ops.unique``: the unique values of a tensor, or unique slices along an axis.
 
-Its sizes depend on values, so it needs concrete ones, as with Keras's other backends that compile.
+Its sizes depend on values, so it needs concrete ones, as in Keras's other compiling backends.
 """
 
 import math
@@ -43,7 +43,7 @@ def _different(x):
 
 
 def _slices(x, axis):
-    """The different slices in lexicographic order, and of each what ``unique_all`` gives."""
+    """The unique slices in lexicographic order, with the results of ``unique_all``."""
     rest = x.shape[:axis] + x.shape[axis + 1 :]
     rows = ef.reshape(ef.moveaxis(x, axis, 0), (x.shape[axis], math.prod(rest)))
     order = ef.arange(rows.shape[0])
@@ -60,7 +60,7 @@ def _slices(x, axis):
 
 
 def _sized(x, size, axis, fill):
-    """The first ``size`` slices of ``x``, and ``fill`` where there are fewer."""
+    """The first ``size`` slices of ``x``, padded with ``fill``."""
     count = x.shape[axis]
     if count >= size:
         return ef.take(x, ef.arange(size), axis=axis)

@@ -1,7 +1,7 @@
-"""Operands as Keras's rules want them, and what makes functions with Keras's signatures of ours.
+"""Conversion of operands by Keras's rules, and wrappers of our functions with its signatures.
 
 Keras compares its signatures with the backend's, so functions of the backend have no type hints.
-Each rule about dtypes stands once, here.
+All rules about dtypes are here.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ _SUMMED = {
 @functools.lru_cache(4096)
 def _joined(floatx: str, *dtypes: Any) -> str:
     named = {dtype for dtype in dtypes if isinstance(dtype, str)}
-    # Keras's rules are those of JAX without 64 bits; what has them throughout keeps them here.
+    # Keras's rules are those of JAX without 64 bits; if all operands have 64 bits, they keep them.
     wide = len(named) == 1 and named <= {"float64", "complex128"} and complex not in dtypes
     found: str = named.pop() if wide else result_type(*dtypes)
     return found
 
 
 def joined(*dtypes: Any) -> str:
-    """The dtype in which these meet: names of dtypes, or Python's types for numbers alone."""
+    """The common dtype of names of dtypes, or of Python's types for numbers."""
     return _joined(config.floatx(), *dtypes)
 
 
 def is_integral(x: ef.Tensor) -> bool:
-    """Whether it holds integers or bools."""
+    """Whether the dtype is integer or bool."""
     name = x.dtype.name
     return "int" in name or name == "bool"
 
 
 def summed_dtype(x: ef.Tensor) -> str:
-    """The dtype of sums and products: small integers become those of 32 bits."""
+    """The dtype of sums and products: small integers become 32-bit integers."""
     name: str = x.dtype.name
     return _SUMMED.get(name, name)
 
@@ -78,10 +78,10 @@ def _counted(x: Any) -> ef.Tensor:
 
 
 def promoted(*values: Any, also: tuple[Any, ...] = ()) -> list[Any]:
-    """Tensors of the one dtype in which they, and ``also``, meet.
+    """Tensors in the common dtype of all, and of ``also``.
 
-    A Python number leaves the others' dtype as it is where it can, and stays a number where
-    there is a tensor beside it.
+    A Python number does not change the common dtype if possible, and stays a number beside a
+    tensor.
     """
     given = [v if type(v) in _NUMBERS else convert_to_tensor(v) for v in values]
     kinds = [type(v) if type(v) in _NUMBERS else v.dtype.name for v in given]
@@ -101,7 +101,7 @@ def _is_bool(x: Any) -> bool:
 
 
 def sizes_of(shape: Any) -> tuple[Any, ...]:
-    """Sizes as integers or free dimensions; those in tensors are read."""
+    """Sizes as integers or free dimensions; values of tensors are read."""
     sizes = shape if isinstance(shape, list | tuple) else (shape,)
     return tuple(int(n) if hasattr(n, "dtype") else n for n in sizes)
 
@@ -114,9 +114,9 @@ _READY: dict[str, Callable[[Any], ef.Tensor]] = {
 
 
 def unary(name: str, kind: str, rule: Rule | None = None) -> Callable[..., Any]:
-    """A function of one tensor: ``ef.<name>`` of ``"floats"``, of ``"numbers"`` or of ``"all"``.
+    """A function of one tensor: ``ef.<name>`` for ``"floats"``, ``"numbers"`` or ``"all"``.
 
-    ``rule`` says what it does with sparse tensors, which are taken as dense ones without it.
+    ``rule`` handles sparse tensors, which are densified without it.
     """
     ready = _READY[kind]
 
@@ -133,10 +133,10 @@ def binary(
     names: str = "x1 x2",
     rule: Rule | None = None,
 ) -> Callable[..., Any]:
-    """A function of two tensors: ``ef.<name>`` in the dtype in which they and ``also`` meet.
+    """A function of two tensors: ``ef.<name>`` in their common dtype, with ``also``.
 
-    ``bools`` is what does it for two of them, or ``"int32"`` where they are taken as integers;
-    ``names`` are Keras's of the arguments, and ``rule`` is as for ``unary``.
+    ``bools`` is the function for two bools, or ``"int32"`` to convert them; ``names`` are Keras's
+    argument names, and ``rule`` is as for ``unary``.
     """
 
     def computed(x1: Any, x2: Any) -> Any:

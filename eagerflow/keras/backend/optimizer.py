@@ -1,4 +1,4 @@
-"""Optimizers: Keras's own, whose steps are one op for each variable where there is such an op."""
+"""Optimizers: Keras's own, with one fused op for each variable's step where available."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Optimizer"]
 
 
 class Optimizer(base_optimizer.BaseOptimizer):  # type: ignore[misc]
-    """The base of all optimizers; what overrides ``update_step`` has its own step."""
+    """The base of all optimizers; subclasses that override ``update_step`` use their own step."""
 
     def _backend_update_step(
         self, grads: Any, trainable_variables: Any, learning_rate: Any
@@ -27,7 +27,7 @@ class Optimizer(base_optimizer.BaseOptimizer):  # type: ignore[misc]
 
 
 def _adam(optimizer: Any, gradient: Any, variable: Any, learning_rate: Any) -> bool:
-    """A step of Adam as one op; whether it was made."""
+    """A step of Adam as one op; returns whether it was applicable."""
     options = {
         "beta_1": optimizer.beta_1,
         "beta_2": optimizer.beta_2,
@@ -48,7 +48,7 @@ def _adam(optimizer: Any, gradient: Any, variable: Any, learning_rate: Any) -> b
 
 
 def _sgd(optimizer: Any, gradient: Any, variable: Any, learning_rate: Any) -> bool:
-    """A step of gradient descent with momentum as one op; whether it was made."""
+    """A step of gradient descent with momentum as one op; returns whether it was applicable."""
     if not (isinstance(optimizer.momentum, float) and optimizer.momentum):
         return False
     cells = [variable, optimizer.momentums[optimizer._get_variable_index(variable)]]
@@ -61,7 +61,7 @@ def _sgd(optimizer: Any, gradient: Any, variable: Any, learning_rate: Any) -> bo
 def _replace(
     optimizer: Any, update: Any, gradient: Any, cells: Any, numbers: Any, options: Any
 ) -> None:
-    """Assign what an op makes of a variable, its gradient and the state of its steps."""
+    """Assign the results of an op on a variable, its gradient and the optimizer state."""
     variable, *state = cells
     gradient = convert_to_tensor(gradient, variable.dtype)
     values = [convert_to_tensor(cell, variable.dtype) for cell in state]
@@ -71,4 +71,4 @@ def _replace(
 
 
 _STEPS = {"keras.src.optimizers.adam.Adam": _adam, "keras.src.optimizers.sgd.SGD": _sgd}
-"""Steps by the class whose ``update_step`` they are."""
+"""Fused steps, by the class that defines ``update_step``."""

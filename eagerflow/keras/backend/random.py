@@ -1,8 +1,8 @@
-"""``keras.random`` on eagerflow: numbers that follow from Keras's seeds alone.
+"""``keras.random`` on eagerflow: numbers determined by Keras's seeds.
 
-A seed of Keras's is a tensor of two words, the second of which its generators count up. They are
-the key of a generator of ours (``ef.random``), which is used once. So a captured function that
-reads a seed from a variable draws other numbers each time.
+A seed of Keras is a tensor of two words; its generators increment the second. The words are the key
+of one of our generators (``ef.random``), which is used once. So a captured function that reads a
+seed from a variable draws new numbers on each call.
 """
 
 from keras.src.backend.config import floatx
@@ -30,13 +30,13 @@ __all__ = [
 
 
 def _generator(seed):
-    """A generator whose state is made of the words of the seed."""
+    """A generator with a state made of the words of the seed."""
     words = cast(seed if isinstance(seed, ef.Tensor) else draw_seed(seed), "uint64")
     return ef.random.Generator(ef.pad(words, [(0, 1)]))
 
 
 def _moved(numbers, offset, scale, dtype):
-    """``numbers * scale + offset``, in the dtype asked for."""
+    """``numbers * scale + offset``, in the requested dtype."""
     if isinstance(offset, int | float) and isinstance(scale, int | float):
         return ef.add(ef.multiply(numbers, scale), offset)
     moved = ef.multiply(numbers, convert_to_tensor(scale, dtype))

@@ -1,4 +1,4 @@
-"""Recurrent layers over whole sequences: any cell as a scan, and LSTM and GRU as one op each."""
+"""Recurrent layers over whole sequences: any cell as a scan, LSTM and GRU as one op each."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def rnn(
     zero_output_for_mask: bool = False,
     return_all_outputs: bool = True,
 ) -> tuple[Any, Any, Any]:
-    """The last output, all outputs, and the last states of a cell that runs over a sequence.
+    """Run a cell over a sequence: the last output, all outputs, and the last states.
 
-    ``step_function(x, states)`` gives an output and new states. Where ``mask`` is False, states
-    stay, and the output is the one before, or zeros. ``go_backwards`` begins at the end; outputs
-    stand in the order in which they were computed.
+    ``step_function(x, states)`` returns an output and new states. Where ``mask`` is False, states
+    stay unchanged, and the output is the previous one, or zeros. ``go_backwards`` begins at the
+    end; outputs are in the order of computation.
     """
     rows = tree.map_structure(convert_to_tensor, inputs)
     if not time_major:
@@ -60,7 +60,7 @@ def rnn(
 
 
 class _Cell:
-    """A step function whose states are a tuple of tensors, and whose input a list of them."""
+    """A step function with a tuple of tensors for states, and a list of tensors for inputs."""
 
     def __init__(
         self, function: Callable[..., Any], initial: Any, constants: Any, rows: Any
@@ -72,11 +72,11 @@ class _Cell:
         self.rows = rows
 
     def nest(self, states: Any) -> Any:
-        """The states in the form of the first ones."""
+        """The states in the structure of the initial ones."""
         return tree.pack_sequence_as(self.initial, list(states))
 
     def step(self, states: Any, row: Any) -> tuple[Any, Any]:
-        """The output and the new states, which keep their dtypes."""
+        """The output and the new states, with their dtypes preserved."""
         given = self.nest(states)
         if self.constants:
             given = (*given, *self.constants)
@@ -86,31 +86,31 @@ class _Cell:
         return output, tuple(convert_to_tensor(s, old.dtype) for s, old in pairs)
 
     def masked_step(self, states: Any, row: Any, mask: Any, zero: bool) -> tuple[Any, Any]:
-        """The new states and the output, as ``ef.scan`` has them."""
+        """The new states and the output, in the form of ``ef.scan``."""
         output, new = self.step(states, row)
         if mask is None:
             return new, output
         before: Any = None
-        if not zero:  # then the first state is taken for the output before
+        if not zero:  # the first state is used as the previous output
             before = self.nest(states)[0]
             before = self.nest(states)[-1][0] if tree.is_nested(before) else before
         return _held(mask, states, new), _chosen(mask, output, before)
 
 
 def _held(mask: Any, old: Any, new: Any) -> tuple[Any, ...]:
-    """The new states where the mask is True."""
+    """The new states where the mask is True, otherwise the old ones."""
     return tuple(_chosen(mask, n, o) for n, o in zip(new, old, strict=True))
 
 
 def _chosen(mask: Any, new: Any, old: Any) -> Any:
-    """``new`` where the mask, of rows, is True, else ``old``, or zeros if that is None."""
+    """``new`` where the row mask is True, else ``old``, or zeros if that is None."""
     mask = ef.any(ef.reshape(mask, (mask.shape[0], -1)), axis=-1)
     mask = ef.reshape(mask, (mask.shape[0],) + (1,) * (new.ndim - 1))
     return ef.where(mask, new, ef.zeros_like(new) if old is None else old)
 
 
 def _unrolled(cell: _Cell, flat: list[Any], mask: Any) -> tuple[Any, Any]:
-    """The last states and all outputs, one step after the other."""
+    """The last states and all outputs of an unrolled loop."""
     if not flat[0].shape[0]:
         raise ValueError("Unrolling requires a fixed number of timesteps.")
     masks = None if mask is None else unstack(mask)
@@ -127,7 +127,7 @@ def _unrolled(cell: _Cell, flat: list[Any], mask: Any) -> tuple[Any, Any]:
 
 
 def _exchanged(x: Any) -> Any:
-    """The first two axes, of batch and time, in the other order."""
+    """Swap the axes of batch and time."""
     return ef.moveaxis(x, 1, 0)
 
 
@@ -135,14 +135,14 @@ def _exchanged(x: Any) -> Any:
 
 
 def cudnn_ok(*args: Any, **kwargs: Any) -> bool:
-    """Keras asks this of a GPU's library alone; the ops below work everywhere."""
+    """Keras uses it for GPUs' libraries only; the ops below work everywhere."""
     return False
 
 
 def _refuse_others(mask: Any, unroll: bool, activation: Any, recurrent_activation: Any) -> None:
-    """Raise NotImplementedError for layers that the ops do not compute: Keras then calls ``rnn``.
+    """Raise NotImplementedError for layers that the ops do not support: Keras then calls ``rnn``.
 
-    How outputs are masked, Keras does not say here.
+    The masking of outputs is not passed by Keras here.
     """
     functions = activation, recurrent_activation
     if mask is not None or unroll or functions != (activations.tanh, activations.sigmoid):
@@ -150,7 +150,7 @@ def _refuse_others(mask: Any, unroll: bool, activation: Any, recurrent_activatio
 
 
 def _results(outputs: Any, return_sequences: bool, go_backwards: bool) -> tuple[Any, Any]:
-    """The last output and all of them (or that one), in the order in which they were computed."""
+    """The last output and all of them (or only that one), in the order of computation."""
     if go_backwards:
         outputs = ef.flip(outputs, axis=1)
     last = outputs[:, -1]

@@ -1,6 +1,6 @@
-"""Parts of tensors read and replaced, at places that are known or computed.
+"""Slices of tensors, read and updated at static or computed positions.
 
-The signatures are Keras's own, which compares them: without annotations.
+The signatures are Keras's, which compares them, so they lack annotations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def scatter(indices, values, shape):
 
 
 def scatter_update(inputs, indices, updates, reduction=None):
-    """``inputs`` with ``updates`` put, or joined by ``reduction``, at ``indices``."""
+    """``inputs`` with ``updates`` assigned, or combined by ``reduction``, at ``indices``."""
     if reduction not in _METHODS:
         raise ValueError(f"Unsupported reduction: {reduction}")
     inputs = convert_to_tensor(inputs)
@@ -41,9 +41,9 @@ def _updated(x: ef.Tensor, indices: Any, updates: ef.Tensor, method: str) -> ef.
 
 
 def slice(inputs, start_indices, shape):
-    """The box of this shape that begins at ``start_indices``; a size of -1 is all the rest.
+    """The slice of this shape that begins at ``start_indices``; a size of -1 is the remainder.
 
-    As in JAX, a box that would reach over the end begins earlier.
+    As in JAX, a slice that would exceed the end begins earlier.
     """
     x = convert_to_tensor(inputs)
     starts, sizes = list(_parts(start_indices)), [int(n) for n in shape]
@@ -64,7 +64,7 @@ def slice(inputs, start_indices, shape):
 
 
 def slice_update(inputs, start_indices, updates):
-    """``inputs`` with the box that begins at ``start_indices`` replaced by ``updates``."""
+    """``inputs`` with the slice that begins at ``start_indices`` replaced by ``updates``."""
     x = convert_to_tensor(inputs)
     new = convert_to_tensor(updates, x.dtype)
     starts = list(_parts(start_indices))
@@ -85,7 +85,7 @@ def slice_update(inputs, start_indices, updates):
 
 
 def _parts(starts: Any) -> Sequence[Any]:
-    """One start for each axis: Python integers where they are known, else tensors."""
+    """One start for each axis: Python integers if they are known, otherwise tensors."""
     if hasattr(starts, "shape"):
         starts = convert_to_tensor(starts, "int64")
         starts = [starts[i] for i in range(starts.shape[0])]
@@ -100,14 +100,14 @@ def _known(start: Any) -> Any:
 
 
 def _places(start: Any, size: int, length: int) -> ef.Tensor:
-    """The positions from ``start`` on, so many, all within an axis."""
+    """Consecutive positions from ``start`` on, shifted to lie within an axis."""
     first = ef.clip(convert_to_tensor(start, "int64"), 0, length - size)
     found: ef.Tensor = first + ef.arange(size, dtype="int64")
     return found
 
 
 def unstack(x, num=None, axis=0):
-    """The parts of ``x`` along an axis, without it."""
+    """The slices of ``x`` along an axis, which is removed."""
     x = convert_to_tensor(x)
     axis = axis + x.ndim if axis < 0 else axis
     before = (builtins.slice(None),) * axis

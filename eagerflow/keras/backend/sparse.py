@@ -1,8 +1,8 @@
-"""Sparse tensors as Keras hands them over: converted, and cut into batches.
+"""Sparse tensors in Keras: conversion, and slicing into batches.
 
-The modules of this backend take each tensor for a dense one (``tensors.convert_to_tensor``), but
-for functions that say with ``also_sparse`` what they do with sparse ones. What Keras itself calls
-to convert stands here, and leaves sparse tensors as they are.
+The modules of this backend convert each tensor to a dense one (``tensors.convert_to_tensor``),
+except for functions with a rule for sparse ones (``also_sparse``). The conversions that Keras
+itself calls are here, and leave sparse tensors sparse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Rows", "cast", "convert_to_tensor", "is_tensor", "rows_of"]
 
 
 def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
-    """The tensor of anything that has one; sparse ones become dense if ``sparse`` is False."""
+    """The tensor for any convertible value; sparse ones become dense if ``sparse`` is False."""
     if ragged:
         raise ValueError("`ragged=True` is not supported with the eagerflow backend")
     stored = None if type(x) is ef.Tensor or sparse is False else as_sparse(x)
@@ -45,7 +45,7 @@ def is_tensor(x):
 
 
 def rows_of(x: Any) -> Rows | None:
-    """What batches of a sparse tensor are cut from, its floats in Keras's dtype; None of others."""
+    """The source of batches of a sparse tensor, with floats in Keras's dtype; None for others."""
     stored = as_sparse(x)
     if stored is None:
         return None
@@ -54,7 +54,7 @@ def rows_of(x: Any) -> Rows | None:
 
 
 class Rows:
-    """The rows of a sparse tensor, some of which are a sparse tensor: a sliceable of Keras's."""
+    """The rows of a sparse tensor as a Keras sliceable; a subset is a sparse tensor, too."""
 
     def __init__(self, x: SparseTensor) -> None:
         x = x.elements()
@@ -69,7 +69,7 @@ class Rows:
         return int(self.shape[0])
 
     def __getitem__(self, rows: Any) -> SparseTensor:
-        """The rows that a slice or an array of integers says."""
+        """The rows selected by a slice or an array of integers."""
         chosen = np.arange(len(self))[rows]
         counts = self.ends[chosen + 1] - self.ends[chosen]
         first = np.repeat(self.ends[chosen] - np.cumsum(counts) + counts, counts)
@@ -80,5 +80,5 @@ class Rows:
 
     @classmethod
     def convert_to_numpy(cls, x: SparseTensor) -> SparseTensor:
-        """What steps of this backend take for an array: the tensor itself."""
+        """The array that steps of this backend take: the tensor itself."""
         return x

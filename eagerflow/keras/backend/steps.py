@@ -1,7 +1,7 @@
-"""Steps of a trainer as graphs: traced once for each form of a batch, then replayed.
+"""Steps of a trainer as graphs: traced once for each batch signature, then replayed.
 
-Unlike ``ef.function``, nothing is asked about what Python code read while it was traced: as with
-the other backends, ``compile`` says that the step is another one.
+Unlike in ``ef.function``, values that Python code read during the trace are not guarded: as with
+the other backends, ``compile`` declares a changed step.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["CapturedStep"]
 
 
 class CapturedStep:
-    """A function of one nest of arrays, called through its graph for arrays of these forms.
+    """A function of one nest of arrays, called through its graph for each signature.
 
-    It may read and assign variables. Under recorders, such as a tape, it is called itself.
+    It may read and assign variables. Under recorders, such as a tape, it runs eagerly.
     """
 
     def __init__(self, function: Callable[[Any], Any], name: str) -> None:
@@ -39,7 +39,7 @@ class CapturedStep:
         self._replays: dict[Any, tuple[Replay, Callable[[Any], Any]]] = {}
 
     def __call__(self, data: Any) -> Any:
-        """What the function returns, its variables changed as it changes them."""
+        """The function's result, with the same updates of variables."""
         if recording():
             return self.function(data)
         leaves, structure = tree.flatten(data)
@@ -61,7 +61,7 @@ class CapturedStep:
 
     def _traced(self, leaves: list[Any], structure: tree.Structure) -> tuple[Trace, Graph]:
         recorder, graph = self._run(leaves, structure)
-        if recorder.made:  # what was not there yet is there now
+        if recorder.made:  # missing values were created by the trace
             recorder, graph = self._run(leaves, structure)
         if recorder.made:
             raise CaptureError(
@@ -93,9 +93,9 @@ _ARRAYS = frozenset({ef.Tensor, np.ndarray})
 
 
 def _padded(leaves: list[Any], structure: tree.Structure) -> None:
-    """Give sparse tensors up to an eighth more values, zeros where their last one is.
+    """Pad the values of sparse tensors by up to an eighth, with zeros at the last position.
 
-    Each batch has another number of values, and each number would ask for another graph.
+    Batches differ in their number of values, and each number would need its own graph.
     """
     for i in _stored(structure):
         values, places = leaves[i : i + 2]
@@ -109,12 +109,12 @@ def _padded(leaves: list[Any], structure: tree.Structure) -> None:
 
 @lru_cache(1024)
 def _stored(structure: tree.Structure) -> list[int]:
-    """Which arrays of a nest are values of sparse tensors; their places follow."""
+    """Which arrays of a nest are values of sparse tensors; their indices follow."""
     return [i for i, cls in enumerate(_parents(structure)) if cls is ef.IndexedSlices][::2]
 
 
 def _parents(structure: tree.Structure) -> Iterator[type | None]:
-    """The class of the container that each array is in."""
+    """The container class of each array."""
     for child in structure.children:
         if child.container is None:
             yield structure.container
@@ -123,5 +123,5 @@ def _parents(structure: tree.Structure) -> Iterator[type | None]:
 
 
 def _plain(x: Any) -> Any:
-    """A result as what a graph can give: tensors for variables."""
+    """A result as a graph output: tensors for variables."""
     return convert_to_tensor(x) if hasattr(x, "value") and hasattr(x, "assign") else x

@@ -1,6 +1,6 @@
-"""Tensors made of what Keras hands over, and arrays made of tensors.
+"""Tensors made of Keras's values, and arrays made of tensors.
 
-The signatures are Keras's own, which compares them: without annotations.
+The signatures are Keras's, which compares them, so they lack annotations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["cast", "convert_to_numpy", "convert_to_tensor", "shape", "tensors_of
 def convert_to_tensor(x, dtype=None):
     """The tensor of a variable, an array, a sparse tensor, a number or a nested list of them.
 
-    Python numbers get the dtype that Keras gives them (32 bits), arrays keep theirs.
+    Python numbers get Keras's default dtype (32 bits), arrays keep theirs.
     """
     if dtype is not None:
         dtype = standardize_dtype(dtype)
@@ -51,7 +51,8 @@ _LIMITS = {
 
 
 def _converted(x: ef.Tensor, dtype: str) -> ef.Tensor:
-    """A tensor in another dtype; floats beyond a small integer dtype become its bounds, as in XLA.
+    """A tensor in another dtype; floats beyond the range of a small integer dtype saturate, as in
+    XLA.
 
     Keras's quantizers rely on it: C leaves such conversions undefined. A complex number is true
     if it is not 0.
@@ -72,7 +73,7 @@ def _is_ours(x: Any) -> bool:
 
 
 def _stacked(x: Any, dtype: Any) -> ef.Tensor:
-    """A nested list with tensors in it, which meet in the dtype that Keras's rules say."""
+    """A nested list with tensors in it, converted to their common dtype by Keras's rules."""
     if dtype is None:
         dtype = result_type(*(getattr(leaf, "dtype", type(leaf)) for leaf in tree.flatten(x)))
     rows = [
@@ -102,7 +103,7 @@ def convert_to_numpy(x):
 
 
 def shape(x):
-    """The sizes of a tensor's axes."""
+    """The shape of a tensor."""
     return tuple(x.shape)
 
 

@@ -24,7 +24,7 @@ __all__ = ["Trainer"]
 
 
 class Trainer(base_trainer.Trainer):  # type: ignore[misc]
-    """Keras's trainer with steps of ours; models that override ``train_step(data)`` have theirs."""
+    """Keras's trainer with our steps; models that override ``train_step(data)`` use theirs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     # One batch ------------------------------------------------------------------------------------
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """One step of the optimizer on a batch; the metrics so far."""
+        """One step of the optimizer on a batch; returns the metrics so far."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         trained = self.trainable_weights
         with ef.GradientTape() as tape:
@@ -54,7 +54,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         return metrics
 
     def test_step(self, data: Any) -> dict[str, Any]:
-        """The metrics so far, with those of a batch."""
+        """The metrics so far, including those of a batch."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         y_pred = self._predicted(x, training=False)
         loss = self._compute_loss(
@@ -75,19 +75,19 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     # Functions of several batches -----------------------------------------------------------------
 
     def make_train_function(self, force: bool = False) -> Any:
-        """The function that trains on a list of batches, made if there is none yet."""
+        """The training function on a list of batches, created on first use."""
         if self.train_function is None or force:
             self.train_function = self._last_of("train", lambda data: self.train_step(data))
         return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
-        """The function that tests on a list of batches, made if there is none yet."""
+        """The test function on a list of batches, created on first use."""
         if self.test_function is None or force:
             self.test_function = self._last_of("test", lambda data: self.test_step(data))
         return self.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
-        """The function that predicts for a list of batches, made if there is none yet."""
+        """The prediction function on a list of batches, created on first use."""
         if self.predict_function is None or force:
             step = self._step("predict", lambda data: self.predict_step(data))
 
@@ -112,13 +112,13 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         return run
 
     def _step(self, name: str, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The step through its graph, unless the model is to run eagerly."""
+        """The step through its graph, unless the model runs eagerly."""
         if self.run_eagerly or not self.jit_compile:
             return lambda data: step(_as_tensors(data))
 
         def cleared(data: Any) -> Any:
             result = step(data)
-            self._clear_losses()  # of the trace, which cannot be used
+            self._clear_losses()  # of the trace: unusable outside of it
             return result
 
         return CapturedStep(cleared, f"{self.name}_{name}_step")
@@ -186,7 +186,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         return self.history
 
     def _run_epoch(self, batches: EpochIterator, told: Any) -> Any:
-        """Train on all batches of an epoch; the logs of the last step."""
+        """Train on all batches of an epoch; returns the logs of the last step."""
         logs: Any = {}
         for begin, end, data in batches:
             told.on_train_batch_begin(begin)
@@ -298,7 +298,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     def _told(
         self, callbacks: Any, verbose: Any, epochs: int, batches: EpochIterator, **options: Any
     ) -> Any:
-        """A list of callbacks, unless ``callbacks`` is one that the outer loop made."""
+        """A list of callbacks, unless ``callbacks`` is one made by the outer loop."""
         if isinstance(callbacks, callbacks_module.CallbackList):
             return callbacks
         return callbacks_module.CallbackList(
@@ -354,12 +354,12 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
 
 
 def _as_tensors(data: Any) -> Any:
-    """A batch of tensors; what is missing stays None."""
+    """A batch of tensors; missing parts stay None."""
     return tree.map_structure(lambda x: None if x is None else _tensor(x), data)
 
 
 def _tensor(x: Any) -> Any:
-    """An array as a tensor; strings, which layers look up, stay as they are."""
+    """An array as a tensor; strings, for lookup layers, stay as they are."""
     if getattr(getattr(x, "dtype", None), "kind", "f") in "OSU":
         return x
     return backend.convert_to_tensor(x)

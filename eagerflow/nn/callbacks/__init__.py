@@ -1,4 +1,4 @@
-"""Callbacks: what happens between the steps and epochs of ``fit``, ``evaluate`` and ``predict``."""
+"""Callbacks: actions between the steps and epochs of ``fit``, ``evaluate`` and ``predict``."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ __all__ = ["SwapEMAWeights"]
 
 
 class SwapEMAWeights(Callback):
-    """Gives a model the running means of its weights while it is evaluated or asked.
+    """Replaces a model's weights by their running means during evaluation and prediction.
 
-    The optimizer keeps them, if it was made with ``use_ema=True``. With ``swap_on_epoch`` the
-    model has them from the end of an epoch to the begin of the next too, for callbacks behind
-    this one that save it. Raises ArgumentError for an optimizer without running means.
+    The optimizer keeps them, if it was made with ``use_ema=True``. With ``swap_on_epoch`` the model
+    also has them from the end of an epoch to the beginning of the next, for later callbacks that
+    save it. Raises ArgumentError for an optimizer without running means.
 
     >>> ef.nn.callbacks.SwapEMAWeights(swap_on_epoch=True).swap_on_epoch
     True
@@ -28,7 +28,7 @@ class SwapEMAWeights(Callback):
 
     @arguments
     def __init__(self, swap_on_epoch: bool = False) -> None:
-        self._own: dict[Variable, Tensor] = {}  # what the weights are, while they are means
+        self._own: dict[Variable, Tensor] = {}  # the weights while means replace them
 
     def _give_means(self) -> None:
         optimizer: Any = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
@@ -56,7 +56,7 @@ class SwapEMAWeights(Callback):
             self._give_means()
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Forget what the weights were: the optimizer has given them their means for good."""
+        """Drop the original weights: the optimizer has replaced them by their means permanently."""
         self._own = {}
 
     def on_test_begin(self, logs: Logs = None) -> None:

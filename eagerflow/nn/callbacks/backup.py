@@ -1,4 +1,4 @@
-"""BackupAndRestore: a training that was cut off goes on where it was."""
+"""BackupAndRestore: an interrupted training continues where it was."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ MAX_SETBACKS = 3  # without a step in between, after which a state does not help
 
 
 class BackupAndRestore(Callback):
-    """Saves the state of a training after each epoch; ``fit`` with the same folder goes on there.
+    """Saves the state of a training after each epoch; ``fit`` with the same folder resumes it.
 
-    The state is that of ``ef.nn.Checkpoint``, in ``backup_dir``, which is for nothing else. It is
-    saved after each epoch, or each ``save_freq`` batches: behind the last one of an epoch when that
-    has ended, and where it is not known how many there are, before the next batch. With
-    ``double_checkpoint`` the state before is kept too, in case the last one is damaged. When the
-    training has ended the states are deleted, unless ``delete_checkpoint`` is False. ``loader``
-    goes on too, if it is given: also in the middle of an epoch. The model has its weights before
-    ``fit``.
+    The state is that of ``ef.nn.Checkpoint``, in ``backup_dir``, a dedicated folder. It is saved
+    after each epoch, or each ``save_freq`` batches: after the last one of an epoch at the epoch's
+    end, and if the number of batches is unknown, before the next batch. With ``double_checkpoint``
+    the previous state is kept too, in case the last one is damaged. After the training the states
+    are deleted, unless ``delete_checkpoint`` is False. A given ``loader`` is resumed too, also in
+    the middle of an epoch. The model must have its weights before ``fit``.
 
-    With a ``strategy`` the files are written while training goes on, by the tasks that hold the
-    values. Where values are lost with a task, ``fit`` goes back to the last state by itself, with
-    a warning that says how many steps are made again.
+    With a ``strategy`` the files are written during training, by the tasks that hold the values. If
+    values are lost with a task, ``fit`` returns to the last state automatically, with a warning
+    that reports the number of repeated steps.
 
     >>> ef.nn.callbacks.BackupAndRestore("backup", save_freq=100).delete_checkpoint
     True
@@ -57,7 +56,7 @@ class BackupAndRestore(Callback):
     ) -> None:
         self.backup_dir = os.fspath(backup_dir)
         self._due: tuple[int, Any] | None = None
-        """How many batches of the epoch were made when a state was due, and the loader's."""
+        """The number of batches in the epoch when a state was due, and the loader's position."""
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self._checkpoint = Checkpoint(self.backup_dir, keep=2 if self.double_checkpoint else 1)
@@ -94,7 +93,7 @@ class BackupAndRestore(Callback):
         made, steps = self._before + batch + 1, self.params.get("steps")
         if steps is not None and made < steps:
             self._save(self._epoch, made)
-        else:  # it may be the end of the epoch, and then belongs to the next
+        else:  # it may be the end of the epoch, and then belongs to the next one
             self._due = made, None if self.loader is None else self.loader.state()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
@@ -103,7 +102,7 @@ class BackupAndRestore(Callback):
             self._save(epoch + 1)
 
     def _save(self, epoch: int, batch: int = 0, place: Any = None) -> None:
-        """Save a state at a batch of an epoch; ``place`` is the loader's then, if not now."""
+        """Save a state at a batch of an epoch; ``place`` is the loader's position at that time."""
         self._due = None
         strategy = self.params.get("strategy")
         self._written()
@@ -113,7 +112,7 @@ class BackupAndRestore(Callback):
             epoch=epoch,
             batch=batch,
             strategy=strategy,
-            wait=strategy is None,  # else it is written while the next steps are made
+            wait=strategy is None,  # otherwise it is written during the next steps
         )
         self._marks[path] = self._done
 
@@ -127,7 +126,7 @@ class BackupAndRestore(Callback):
         self._marks = {path: done for path, done in self._marks.items() if path in there}
 
     def recover(self, error: TaskLostError) -> bool:
-        """Bring the last state back; False where there is none, or where it does not help."""
+        """Restore the last state; False if there is none, or if it cannot be used."""
         if self._setbacks == MAX_SETBACKS:
             return False
         self._setbacks += 1
@@ -147,5 +146,5 @@ class BackupAndRestore(Callback):
         self._written()
         if self.delete_checkpoint:
             self._checkpoint.clear()
-            with suppress(OSError):  # it holds something else
+            with suppress(OSError):  # the folder contains other files
                 self._checkpoint.folder.rmdir()

@@ -1,4 +1,4 @@
-"""Callback and the list that calls several: what happens between steps and epochs."""
+"""Callback and the list of callbacks: actions between steps and epochs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Callback(Configured):
     """Base of callbacks: ``fit``, ``evaluate`` and ``predict`` call the methods.
 
     ``model`` and ``params`` (``epochs``, ``steps``, ``verbose``, ``strategy``) are set before.
-    ``logs`` is a dict of numbers: ``loss``, the metrics, and their ``val_`` forms; what a callback
-    adds at the end of an epoch is seen by those behind it, and by the History. A strategy brings
-    all values into the model before the end of a batch, unless no callback ``reads_batches``.
+    ``logs`` is a dict of numbers: ``loss``, the metrics, and their ``val_`` forms; entries that a
+    callback adds at the end of an epoch are visible to later callbacks, and to the History. A
+    strategy updates all values of the model before the end of a batch, unless no callback
+    ``reads_batches``.
 
     >>> class Shout(ef.nn.callbacks.Callback):
     ...     def on_epoch_end(self, epoch, logs=None):
@@ -37,11 +38,11 @@ class Callback(Configured):
     """Whether its hooks of single batches read ``logs`` or the model's values."""
 
     def set_model(self, model: Any) -> None:
-        """Called before all else, with the model."""
+        """Called first, with the model."""
         self.model = model
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """Called before all else, with how the model is trained."""
+        """Called first, with the parameters of the training."""
         self.params = params
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -57,11 +58,11 @@ class Callback(Configured):
         """Called after each epoch, validation included."""
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Called before each step of training; ``on_batch_begin``, unless there is another."""
+        """Called before each step of training; by default ``on_batch_begin``."""
         self.on_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Called after each step of training; ``on_batch_end``, unless there is another."""
+        """Called after each step of training; by default ``on_batch_end``."""
         self.on_batch_end(batch, logs)
 
     def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
@@ -95,12 +96,12 @@ class Callback(Configured):
         """Called after each batch of ``predict``."""
 
     def on_exception(self, error: BaseException) -> None:
-        """Called where an exception ends it all, Ctrl-C included, before that goes on its way."""
+        """Called when an exception ends the training, Ctrl-C included, before it propagates."""
 
     def recover(self, error: TaskLostError) -> bool:
         """Called where values were lost with a task of a cluster.
 
-        True if the model has an earlier state again, with which ``fit`` goes on.
+        True if an earlier state of the model was restored, from which ``fit`` continues.
         """
         return False
 
@@ -119,7 +120,7 @@ _GENERAL = {
 
 
 def _has_own(callback: Callback, hook: str) -> bool:
-    """Whether a callback does something when it is called so."""
+    """Whether a callback overrides a method."""
     method = getattr(callback, hook)
     if getattr(method, "__func__", method) is not getattr(Callback, hook):
         return True
@@ -127,10 +128,10 @@ def _has_own(callback: Callback, hook: str) -> bool:
 
 
 class CallbackList(Callback):
-    """Several callbacks as one: each of its methods calls those that have something to say.
+    """Several callbacks as one: each of its methods calls those that override it.
 
-    ``callbacks`` is a callback, or a nest of such; ``model`` and ``params`` are handed to them.
-    Raises ArgumentError for what is not a callback.
+    ``callbacks`` is a callback, or a nest of callbacks; ``model`` and ``params`` are set on them.
+    Raises ArgumentError for other objects.
 
     >>> words = []
     >>> log = ef.nn.callbacks.LambdaCallback(on_train_begin=lambda logs: words.append("begin"))
@@ -161,11 +162,11 @@ class CallbackList(Callback):
             self.on_exception(error)
 
     def listens(self, *names: str) -> bool:
-        """Whether any callback does something when it is called by one of these names."""
+        """Whether any callback overrides one of these methods."""
         return any(self._listeners[name] for name in names)
 
     def reads(self, hook: str) -> bool:
-        """Whether any callback that does something then reads the model or its numbers."""
+        """Whether any callback that overrides one of them reads the model or its numbers."""
         return any(c.reads_batches for c in self.callbacks if _has_own(c, hook))
 
     def recover(self, error: TaskLostError) -> bool:
@@ -207,8 +208,8 @@ def _checked(item: Any) -> Callback:
 class LambdaCallback(Callback):
     """A callback from functions, given by the names of the methods.
 
-    Those of epochs are given the number of the epoch and ``logs``, those of batches the number of
-    the batch and ``logs``, the others ``logs``. Raises ArgumentError for other names.
+    Functions for epochs take the number of the epoch and ``logs``, those for batches the number of
+    the batch and ``logs``, all others ``logs``. Raises ArgumentError for other names.
 
     >>> lines = []
     >>> log = ef.nn.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: lines.append(epoch))

@@ -18,8 +18,8 @@ from eagerflow.nn.progress import shown
 
 __all__ = ["CSVLogger", "History"]
 
-COLUMNS = 3  # of pictures in a row
-MARKED = 30  # numbers of a curve, which are points where there are less
+COLUMNS = 3  # of charts in a row
+MARKED = 30  # numbers of a curve up to which points are marked
 
 
 class History(Callback):
@@ -48,7 +48,7 @@ class History(Callback):
             self._epochs.setdefault(key, []).append(epoch + 1)
 
     def forget(self, epoch: int) -> None:
-        """Drop the numbers of this epoch and those behind it, which are made again.
+        """Drop the numbers of this and later epochs, which are repeated.
 
         >>> history = ef.nn.callbacks.History()
         >>> for epoch in range(3):
@@ -66,10 +66,10 @@ class History(Callback):
         return html(self, "curves")
 
     def plot(self, *names: str) -> list[Any]:
-        """Draw a picture of each number, training and validation in one; gives matplotlib's axes.
+        """Draw a picture of each number, training and validation in one; returns matplotlib's axes.
 
-        ``names`` chooses among the numbers; all of them without. Raises ArgumentError for names
-        that are not there, MissingExtraError where matplotlib is not installed.
+        ``names`` selects the numbers; the default is all. Raises ArgumentError for unknown names,
+        MissingExtraError if matplotlib is not installed.
 
         >>> history = ef.nn.callbacks.History()
         >>> history.on_epoch_end(0, {"loss": 1.5, "val_loss": 1.7, "accuracy": 0.5})
@@ -117,11 +117,11 @@ class History(Callback):
 
 
 class CSVLogger(Callback):
-    r"""Writes the numbers of each epoch into a file, a line for each, as they come.
+    r"""Writes the numbers of each epoch into a file, one line per epoch.
 
-    Columns are ``epoch``, counted from 0, and the names of the first epoch's numbers, sorted, and
-    their ``val_`` forms where there are none yet; what is missing is ``NA``. ``append`` goes on
-    with a file that is there.
+    Columns are ``epoch``, counted from 0, and the names of the first epoch's numbers, sorted, with
+    their ``val_`` forms if these are still missing; missing numbers are ``NA``. ``append``
+    continues an existing file.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "log.csv")
@@ -156,7 +156,7 @@ class CSVLogger(Callback):
         row = [_plain(numbers.get(key, "NA")) for key in self._keys]
         import csv  # of use here alone
 
-        # Opened for each epoch, so that nothing is lost and nothing left open where training ends.
+        # Opened for each epoch, so that nothing is lost or left open if training ends.
         with open(self.filename, "a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, delimiter=self.separator, lineterminator="\n")
             if not file.tell():

@@ -30,9 +30,9 @@ class Monitor(Callback):
     """Base of callbacks that compare a number of ``logs`` with the best one so far.
 
     ``monitor`` names it. ``mode`` is ``"min"`` or ``"max"``; ``"auto"`` takes it from the
-    ``direction`` of the model's metric, ``"up"`` or ``"down"``, or from the name. A change of less
-    than ``min_delta`` counts as none. Raises ArgumentError where that does not tell, and for a
-    number that is not there.
+    ``direction`` of the model's metric, ``"up"`` or ``"down"``, or from the name. A change below
+    ``min_delta`` is ignored. Raises ArgumentError if the direction is undetermined, and for a
+    missing number.
 
     >>> monitor = ef.nn.callbacks.Monitor("loss")
     >>> monitor.is_better(0.5, than=0.7), monitor.is_better(0.5, than=None)
@@ -51,7 +51,7 @@ class Monitor(Callback):
         self.min_delta = abs(self.min_delta)
 
     def is_better(self, value: float, than: float | None) -> bool:
-        """Whether a value is better than another; each is better than None."""
+        """Whether a value is better than another one; each is better than None."""
         if than is None:
             return True
         return value - self.min_delta > than if self.rises() else value + self.min_delta < than
@@ -76,7 +76,7 @@ class Monitor(Callback):
         return rising
 
     def value_in(self, logs: Logs) -> float | None:
-        """The number in ``logs``; None in an epoch without validation that needs none."""
+        """The number in ``logs``; None in an epoch without validation that has none."""
         numbers = logs or {}
         if self.monitor in numbers:
             return float(numbers[self.monitor])
@@ -95,10 +95,9 @@ class Monitor(Callback):
 class EarlyStopping(Monitor):
     """Stops the training when a number has not improved for ``patience`` epochs.
 
-    ``monitor``, ``min_delta`` and ``mode`` are those of Monitor. With a ``baseline``, what is not
-    better than that counts as no improvement. With ``restore_best_weights`` the model gets back
-    its weights of the best epoch. ``start_from_epoch`` epochs are not looked at. ``verbose=1``
-    prints when something is done.
+    ``monitor``, ``min_delta`` and ``mode`` are those of Monitor. With a ``baseline``, only better
+    values count as an improvement. With ``restore_best_weights`` the weights of the best epoch are
+    restored. The first ``start_from_epoch`` epochs are ignored. ``verbose=1`` prints each action.
 
     >>> ef.nn.callbacks.EarlyStopping("loss", patience=3).patience
     3

@@ -28,9 +28,9 @@ def learning_rate(model: Any) -> float:
 class LearningRateScheduler(Callback):
     """Sets the learning rate of each epoch: ``schedule(epoch, rate)``, from the rate before.
 
-    A function of the epoch alone will do. Epochs are counted from 0. ``verbose=1`` prints the
-    rate. ``logs`` get a ``learning_rate``. Raises ArgumentError where the schedule gives no number,
-    or the optimizer follows one already.
+    A function of the epoch only is accepted. Epochs are counted from 0. ``verbose=1`` prints the
+    rate. ``logs`` get a ``learning_rate``. Raises ArgumentError if the schedule returns no number,
+    or the optimizer has a schedule already.
 
     >>> halve = ef.nn.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
     >>> halve.verbose
@@ -47,7 +47,7 @@ class LearningRateScheduler(Callback):
             inspect.signature(schedule).bind(0, 0.0)
         except raised_here(TypeError):
             self._takes_epoch_alone = True
-        except raised_here(ValueError):  # a function of C's, which does not say
+        except raised_here(ValueError):  # a C function without a signature
             pass
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:

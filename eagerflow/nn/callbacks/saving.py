@@ -29,12 +29,12 @@ Frequency = Annotated[Any, _frequency]
 class ModelCheckpoint(Monitor):
     """Saves the model after each epoch, or each ``save_freq`` batches.
 
-    ``filepath`` may have fields for ``epoch`` and ``batch``, counted from 1, and for the numbers
-    of ``logs``: ``"{epoch:02d}-{val_loss:.2f}"``; its folder is made. With ``save_best_only`` the
+    ``filepath`` may have fields for ``epoch`` and ``batch``, counted from 1, and for the numbers of
+    ``logs``: ``"{epoch:02d}-{val_loss:.2f}"``; its folder is made. With ``save_best_only`` the
     model is saved if ``monitor`` is better than before, and than ``initial_value_threshold``;
-    ``mode`` is that of Monitor. ``save_weights_only`` calls ``model.save_weights`` in place of
-    ``model.save``. ``verbose=1`` prints what is done. Raises ArgumentError for fields and numbers
-    that are not there.
+    ``mode`` is that of Monitor. ``save_weights_only`` calls ``model.save_weights`` instead of
+    ``model.save``. ``verbose=1`` prints each action. Raises ArgumentError for unknown fields and
+    numbers.
 
     >>> ef.nn.callbacks.ModelCheckpoint("best.safetensors", save_best_only=True).save_freq
     'epoch'

@@ -1,4 +1,4 @@
-"""TensorBoard: writes what TensorBoard shows of a training."""
+"""TensorBoard: logs a training for TensorBoard."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _batches(value: Any) -> tuple[int, int]:
 
 
 class TensorBoard(Callback):
-    """Writes what TensorBoard shows of a training, into ``train`` and ``validation`` of a folder.
+    """Logs a training for TensorBoard, into ``train`` and ``validation`` of a folder.
 
     After each epoch these are the loss, the metrics and the learning rate, as ``epoch_loss`` and
     so on by epoch; with ``update_freq="batch"``, or every so many batches, also ``batch_loss`` and
@@ -89,7 +89,7 @@ class TensorBoard(Callback):
         self._fits = False
         self._batch = 0
         if self.update_freq == "epoch" and not self.profile_batch[1]:
-            # Hearing of the end of each batch makes the metrics tell their results.
+            # With a callback for batches, metrics compute their results after each batch.
             self.on_train_batch_end = super().on_train_batch_end  # type: ignore[method-assign]
 
     def writer(self, part: str) -> Any:
@@ -129,7 +129,7 @@ class TensorBoard(Callback):
             writer.flush()
 
     def _scalars(self, part: str, form: str, numbers: Mapping[str, Any], step: int) -> None:
-        """Write numbers; where one is an array, each of its elements."""
+        """Write numbers; of an array, each element."""
         for name, value in numbers.items():
             label, array = form.format(name), np.asarray(value)
             for i, number in enumerate(array.ravel()):
@@ -228,9 +228,9 @@ def _new_writer(folder: str) -> Any:
 
 
 def _picture(weight: Any) -> Any:
-    """A weight as grey pictures, (count, height, width, 1); None where it has too many axes.
+    """A weight as grey pictures, (count, height, width, 1); None if it has too many axes.
 
-    Its values are moved and scaled to 0 to 1. A kernel of two axes lies on its long side.
+    Its values are shifted and scaled to [0, 1]. A 2-d kernel is drawn in landscape format.
     """
     values = np.squeeze(weight).astype("float32")
     if values.ndim > 3 or not values.size:
@@ -243,7 +243,7 @@ def _picture(weight: Any) -> Any:
 
 
 def _columns(place: Any) -> Any:
-    """The labels in a file, a line for each; with tabs, columns whose titles are the first line."""
+    """The labels in a file, one per line; with tabs, columns with titles in the first line."""
     name = as_path(place)
     try:
         with open(name, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The layers, by subject. A module's ``__all__`` is what users see of it as ``ef.nn.<name>``."""
+"""The layers, by subject. A module's ``__all__`` is public as ``ef.nn.<name>``."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ class Activation(Layer):
 
 
 class ReLU(Layer):
-    """Each element that is above ``threshold``, up to ``max_value``, and 0 for the others.
+    """Each element that is above ``threshold``, up to ``max_value``, and 0 for other elements.
 
-    What is not above the threshold gives ``negative_slope`` times its distance to that. Raises
+    Elements up to the threshold become ``negative_slope`` times their distance to it. Raises
     ArgumentError for negative arguments.
 
     >>> ef.nn.ReLU(max_value=6.0)(ef.tensor([[-1.0, 2.0, 8.0]]))
@@ -112,9 +112,9 @@ class ELU(Layer):
 
 
 class PReLU(Layer):
-    """Rectified linear unit whose slope for negative numbers is learned, for each feature.
+    """Rectified linear unit with a learned slope for negative numbers, for each feature.
 
-    Along ``shared_axes`` (the axes of space, say) there is one slope; axis 0 is the batch's.
+    The slope is shared along ``shared_axes`` (spatial axes, for example); axis 0 is the batch's.
     Source: He and others, arXiv:1502.01852.
 
     >>> ef.nn.PReLU(alpha_initializer="ones")(ef.tensor([[-1.0, 2.0]]))

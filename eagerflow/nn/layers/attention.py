@@ -23,12 +23,12 @@ ScoreMode = Annotated[str, choice("not a score mode", "dot", "concat")]
 
 
 def in_order(queries: Tensor, keys: Tensor, axis: int = -2) -> Tensor:
-    """Which keys a query sees that sees none after its own place, shape (length, keys)."""
+    """The causal mask: keys up to each query's own position, shape (length, keys)."""
     return places(queries, axis)[:, None] >= places(keys, axis)
 
 
 class SeedOptions(LayerOptions, total=False):
-    """The arguments of layers that draw numbers of their own."""
+    """The arguments of layers with random generators of their own."""
 
     seed: int | None
 
@@ -114,14 +114,14 @@ class Attention(_Attention):
     """Means of values, weighted by how well their keys fit queries (Luong's attention).
 
     Inputs are a list ``[query, value]`` or ``[query, value, key]`` of shapes (batch, length,
-    width), (batch, keys, value width) and (batch, keys, width); values are keys where these are
-    not given. Scores are products, with ``score_mode="concat"`` sums of tanh of sums; with
-    ``use_scale`` they have a learned factor. ``dropout`` hides weights in training, by a generator
-    of its own where there is a ``seed``. In a call, ``mask`` is a list of bools for queries and
-    for values, ``use_causal_mask`` hides later keys from queries, and with
-    ``return_attention_scores`` the weights are returned beside the outputs. Raises ArgumentError
-    for what is no such list. Source: Luong and others, "Effective approaches to attention-based
-    neural machine translation", 2015.
+    width), (batch, keys, value width) and (batch, keys, width); values are keys where these are not
+    given. Scores are products, with ``score_mode="concat"`` sums of tanh of sums; with
+    ``use_scale`` they have a learned factor. ``dropout`` drops weights in training, with a
+    generator of its own if there is a ``seed``. In a call, ``mask`` is a list of bools for queries
+    and for values, ``use_causal_mask`` hides later keys from queries, and with
+    ``return_attention_scores`` the weights are returned with the outputs. Raises ArgumentError for
+    other inputs. Source: Luong and others, "Effective approaches to attention-based neural machine
+    translation", 2015.
 
     >>> ef.nn.Attention()([ef.ones((2, 3, 4)), ef.ones((2, 5, 4))]).shape
     (2, 3, 4)
@@ -171,10 +171,10 @@ class Attention(_Attention):
 class AdditiveAttention(_Attention):
     """Means of values, weighted by sums of tanh of queries and keys (Bahdanau's attention).
 
-    Inputs, calls and ``dropout`` are those of ``Attention``, but queries and keys have the width
-    of values where no keys are given. With ``use_scale`` each term of the sums has a learned
-    factor. Source: Bahdanau and others, "Neural machine translation by jointly learning to align
-    and translate", 2015.
+    Inputs, calls and ``dropout`` are those of ``Attention``, but queries and keys have the width of
+    values if no keys are given. With ``use_scale`` each term of the sums has a learned factor.
+    Source: Bahdanau and others, "Neural machine translation by jointly learning to align and
+    translate", 2015.
 
     >>> ef.nn.AdditiveAttention()([ef.ones((2, 3, 4)), ef.ones((2, 5, 4))]).shape
     (2, 3, 4)

@@ -20,17 +20,17 @@ def _require_rank(ok: bool, mask: Tensor, expected: str) -> None:
 
 
 class AttentionAxes:
-    """How axes of inputs become (batch, heads, places, width), the shape for attention, and back.
+    """The conversion of inputs' axes to (batch, heads, places, width) for attention, and back.
 
-    Inputs have ``rank`` axes, of which the places are attended over; all others but the last are
-    free, and become the batch. Of three axes, only those of heads and places change places.
+    Inputs have ``rank`` axes, of which the axes ``places`` are attended over; others except the
+    last are free, and become the batch. With three axes, only heads and places are swapped.
     """
 
     def __init__(self, rank: int, places: tuple[int, ...]) -> None:
         self.places = places
         self.free = tuple(axis for axis in range(rank - 1) if axis not in places)
         self.plain = rank == 3
-        self._order = (*self.free, rank - 1, *places, rank)  # projected inputs have one axis more
+        self._order = (*self.free, rank - 1, *places, rank)  # projected inputs have one more axis
 
     def inward(self, x: Tensor) -> Tensor:
         """Projected inputs (free axes and places, heads, width) in the shape for attention."""
@@ -42,7 +42,7 @@ class AttentionAxes:
         return ops.reshape(moved, joined)
 
     def outward(self, x: Tensor, like: Tensor) -> Tensor:
-        """The way back, to the axes of the projected inputs ``like``."""
+        """The inverse conversion, to the axes of the projected inputs ``like``."""
         back = sorted(range(len(self._order)), key=self._order.__getitem__)
         if not self.plain:
             x = ops.reshape(x, (*[like.shape[axis] for axis in self._order[:-1]], x.shape[-1]))
@@ -62,7 +62,7 @@ class AttentionAxes:
     def pairs(self, mask: Any, query: Tensor, value: Tensor) -> Tensor:
         """Bools of the free axes, heads, and places of queries and of keys, in the shape of scores.
 
-        Where there are fewer axes, those before the places lack, beginning with the heads.
+        If there are fewer axes, leading ones are missing, beginning with the heads.
         """
         mask = ops.astype(mask, "bool")
         free, pairs = len(self.free), 2 * len(self.places)

@@ -1,8 +1,8 @@
 """Cells: one step of a recurrent layer, from inputs and states to an output and new states.
 
-A cell is an object with ``call(inputs, states)``, which gives an output and new states, and
-``state_size``, the width of its state or a list of these. A cell that drops some of its inputs
-has ``stepper(batch, training)``, which gives a step in which all that is random is drawn.
+A cell is an object with ``call(inputs, states)``, which returns an output and new states, and
+``state_size``, the width of its state or a list of these. A cell with dropout has ``stepper(batch,
+training)``, which returns a step with all random numbers drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from eagerflow.tensor import Tensor
 __all__ = ["StackedRNNCells"]
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
-"""A step: a function of inputs and states that gives an output and new states."""
+"""A step: a function of inputs and states that returns an output and new states."""
 
 
 def cell_from(value: Any) -> Any:
-    """A cell from itself, a list of cells, or its configuration; ArgumentError for others."""
+    """A cell from itself, a list of cells, or its configuration; ArgumentError for other values."""
     if isinstance(value, list | tuple):
         return StackedRNNCells(value, name="stacked_rnn_cells")
     found = value
@@ -40,11 +40,11 @@ def cell_from(value: Any) -> Any:
 
 
 CellLike = Annotated[Any, cell_from]
-"""A cell, a list of cells that stand on one another, or a configuration."""
+"""A cell, a list of stacked cells, or a configuration."""
 
 
 def build_part(part: Any, input_shape: Shape, owner: str) -> None:
-    """Make the weights of a cell or a layer within another one, the ``owner``, if it has none."""
+    """Build a cell or a layer within its ``owner``, unless it has been built."""
     if isinstance(part, Layer) and not part.built:
         part.build(input_shape)
         for weight in part.weights:
@@ -52,7 +52,7 @@ def build_part(part: Any, input_shape: Shape, owner: str) -> None:
 
 
 def output_size(cell: Any) -> int:
-    """The width of what a cell gives."""
+    """The width of a cell's output."""
     size = getattr(cell, "output_size", None)
     found: Any = tree.flatten(cell.state_size)[0][0] if size is None else size
     return int(found)
@@ -68,17 +68,17 @@ def initial_state(cell: Any, batch: DimLike, dtype: Any) -> Any:
 
 
 def step_of(cell: Any, batch: DimLike, training: bool) -> Any:
-    """A step of a cell, whose dropout is drawn here once for all steps."""
+    """A step of a cell with its dropout drawn once for all steps."""
     if hasattr(cell, "stepper"):
         return cell.stepper(batch, training)
-    return cell if isinstance(cell, Layer) else cell.call  # a Layer knows whether it is trained
+    return cell if isinstance(cell, Layer) else cell.call  # a Layer knows whether it is in training
 
 
 class StackedRNNCells(Layer):
-    """Cells that stand on one another: each gets what the one below gives.
+    """Stacked cells: each takes the output of the one below.
 
-    ``cells`` are a list of them; the states are a list of theirs. Raises ArgumentError for what is
-    no cell.
+    ``cells`` is a list of cells; the states are the list of their states. Raises ArgumentError for
+    other objects.
 
     >>> cell = ef.nn.StackedRNNCells([ef.nn.LSTMCell(4), ef.nn.GRUCell(3)])
     >>> ef.nn.RNN(cell)(ef.ones((2, 5, 1))).shape
@@ -101,7 +101,7 @@ class StackedRNNCells(Layer):
 
     @property
     def output_size(self) -> int:
-        """The width of what the last cell gives."""
+        """The width of the last cell's output."""
         return output_size(self.cells[-1])
 
     def get_initial_state(self, batch_size: DimLike) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Convolution over signals, images and volumes with channels last, and the way back."""
+"""Convolutions over channels-last signals, images and volumes, and their transposes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WindowLayer(SpatialLayer, BiasLayer):
     channels: int
 
     def settle(self) -> None:
-        """Check what the windows are given by; the end of each constructor."""
+        """Validate the arguments of the windows; called at the end of each constructor."""
         self.per_axis("kernel_size", "strides", "dilation_rate")
         self.padding = str(self.padding).lower()
         expected = " or ".join(map(repr, self.paddings))
@@ -43,7 +43,7 @@ class WindowLayer(SpatialLayer, BiasLayer):
         require(fits, self.padding, "not a padding", self._label, "padding", expected)
 
     def take_channels(self, input_shape: Shape, groups: int = 1) -> None:
-        """Remember the number of channels; ShapeError for inputs that are none of this layer."""
+        """Record the number of channels; ShapeError for inputs of a wrong form."""
         channels = input_shape[-1] if len(input_shape) == self.rank + 2 else None
         if not isinstance(channels, int) or channels % groups:
             multiple = f", channels a multiple of {groups}" if groups > 1 else ""
@@ -113,7 +113,7 @@ class Conv1D(_Conv):
     """Convolution of signals with ``filters`` learned windows.
 
     Inputs have shape (batch, steps, channels), outputs (batch, positions, filters). Arguments are
-    those of ``Conv2D``; with ``padding="causal"`` no output sees what comes after it (van den Oord
+    those of ``Conv2D``; with ``padding="causal"`` no output depends on later inputs (van den Oord
     et al., 2016).
 
     >>> ef.nn.Conv1D(8, 3, padding="causal", dilation_rate=2)(ef.ones((2, 10, 4))).shape
@@ -127,11 +127,11 @@ class Conv1D(_Conv):
 class Conv2D(_Conv):
     """Convolution of images with ``filters`` learned windows.
 
-    Inputs have shape (batch, rows, columns, channels), outputs (batch, rows, columns,
-    filters). ``kernel_size``, ``strides`` and ``dilation_rate`` are integers or one for each axis;
-    ``padding`` is ``"valid"`` (none) or ``"same"``; ``groups`` cuts the channels into groups
-    that do not see each other. Raises ShapeError for inputs that are no images or have
-    another number of channels than before, ArgumentError for options that do not exist.
+    Inputs have shape (batch, rows, columns, channels), outputs (batch, rows, columns, filters).
+    ``kernel_size``, ``strides`` and ``dilation_rate`` are integers or one for each axis;
+    ``padding`` is ``"valid"`` (none) or ``"same"``; ``groups`` splits the channels into independent
+    groups. Raises ShapeError for inputs that are not images or have a different number of channels
+    than before, ArgumentError for invalid options.
 
     >>> layer = ef.nn.Conv2D(8, 3, activation="relu")
     >>> layer(ef.ones((2, 5, 5, 3))).shape
@@ -199,7 +199,7 @@ class _ConvTranspose(WindowLayer, KernelLayer):
 
 
 class Conv1DTranspose(_ConvTranspose):
-    """Transposed convolution of signals, which makes them longer by ``strides``.
+    """Transposed convolution of signals, which upsamples by ``strides``.
 
     Inputs have shape (batch, steps, channels); arguments are those of ``Conv2DTranspose``.
 
@@ -211,14 +211,13 @@ class Conv1DTranspose(_ConvTranspose):
 
 
 class Conv2DTranspose(_ConvTranspose):
-    """Transposed convolution of images, which makes them larger by ``strides``.
+    """Transposed convolution of images, which upsamples by ``strides``.
 
-    It goes the way of a ``Conv2D`` with the same arguments back: inputs have the shape (batch,
-    rows, columns, channels) of that one's outputs, outputs are ``strides`` times as large with
-    ``padding="same"`` and larger by what a window reaches beyond with ``"valid"``.
-    ``output_padding``, less than the strides, gives the size directly: (n - 1) * stride + window,
-    less two halves of the window with ``"same"``, and so many elements. Raises ArgumentError and
-    ShapeError as ``Conv2D`` does.
+    It reverses a ``Conv2D`` with the same arguments: inputs have the shape (batch, rows, columns,
+    channels) of its outputs, outputs are ``strides`` times as large with ``padding="same"`` and
+    larger by the excess of a window with ``"valid"``. ``output_padding``, less than the strides,
+    sets the size directly: (n - 1) * stride + window, minus two halves of the window with
+    ``"same"``, plus the padding. Raises ArgumentError and ShapeError as ``Conv2D`` does.
 
     >>> ef.nn.Conv2DTranspose(8, 3, strides=2)(ef.ones((2, 5, 5, 3))).shape
     (2, 11, 11, 8)
@@ -228,10 +227,10 @@ class Conv2DTranspose(_ConvTranspose):
 
 
 class Conv3DTranspose(_ConvTranspose):
-    """Transposed convolution of volumes, which makes them larger by ``strides``.
+    """Transposed convolution of volumes, which upsamples by ``strides``.
 
     Inputs have shape (batch, planes, rows, columns, channels); arguments are those of
-    ``Conv2DTranspose``, of which two change places, as in Keras.
+    ``Conv2DTranspose``, two of which are swapped, as in Keras.
 
     >>> ef.nn.Conv3DTranspose(2, 2, strides=2)(ef.ones((1, 2, 3, 4, 1))).shape
     (1, 4, 6, 8, 2)

@@ -34,7 +34,7 @@ Rate = Annotated[
 
 
 class KernelOptions(LayerOptions, total=False):
-    """The arguments that layers with a kernel share, beside ``activation`` and ``use_bias``."""
+    """The common arguments of layers with a kernel, besides ``activation`` and ``use_bias``."""
 
     kernel_initializer: InitializerLike
     bias_initializer: InitializerLike
@@ -45,7 +45,7 @@ class KernelOptions(LayerOptions, total=False):
 
 
 class _Affine(Layer):
-    """What multiplies by weights, adds a bias and is activated; subclasses take the arguments."""
+    """Base of layers that multiply by weights, add a bias and apply an activation."""
 
     activation: Callable[..., Tensor]
     use_bias: bool
@@ -58,7 +58,7 @@ class _Affine(Layer):
     bias: Variable | None
 
     def add_kernel(self, shape: Sequence[Any], initializer: InitializerLike | None = None) -> Any:
-        """A new kernel, which begins as ``initializer`` says or, without one, as the layer does."""
+        """A new kernel, initialized by ``initializer`` or, by default, by the layer's own."""
         first = self.kernel_initializer if initializer is None else initializer
         cost, constraint = self.kernel_regularizer, self.kernel_constraint
         return self.add_weight(
@@ -73,11 +73,11 @@ class _Affine(Layer):
         )
 
     def make_bias(self, outputs: DimLike) -> None:
-        """Make the bias where there is one, with a number for each output."""
+        """Create the bias, if there is one, with a number for each output."""
         self.bias = self.add_bias((outputs,)) if self.use_bias else None
 
     def finish(self, outputs: Tensor) -> Tensor:
-        """What has been multiplied by the weights, with the bias added, activated."""
+        """The product with the weights, plus the bias, activated."""
         if self.bias is not None:
             outputs = ops.add(outputs, self.value(self.bias))
         return self.activation(outputs)
@@ -134,9 +134,9 @@ class KernelLayer(BiasLayer):
     ) -> None: ...
 
     def make_kernel(self, *shape: DimLike, outputs: DimLike | None = None) -> None:
-        """Make the kernel, and the bias where there is one, with a number for each output.
+        """Create the kernel, and the bias if there is one, with a number for each output.
 
-        The outputs lie along the kernel's last axis where ``outputs`` does not say how many.
+        The outputs correspond to the kernel's last axis unless ``outputs`` is given.
         """
         self.kernel = self.add_kernel(shape)
         self.make_bias(shape[-1] if outputs is None else outputs)
@@ -224,7 +224,7 @@ class Reshape(Layer):
 
 
 class InputLayer(Layer):
-    """Says at the head of a model what shape one example has; ``Input`` gives its ``output``.
+    """Declares the shape of one example at the head of a model; ``Input`` returns its ``output``.
 
     ``shape`` is that of one example, without the batch axis; None is any size. ``batch_size`` may
     be fixed.
@@ -250,11 +250,11 @@ class InputLayer(Layer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._make_symbol()  # a copy stands at the head of a model of its own
+        self._make_symbol()  # a copy is the head of a model of its own
 
     @property
     def output(self) -> Tensor:
-        """The symbolic tensor that stands for inputs."""
+        """The symbolic tensor of the inputs."""
         return self.symbol.held
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -275,7 +275,7 @@ class InputLayer(Layer):
 
 
 def input_layer(x: Tensor) -> InputLayer:
-    """The layer whose output is this symbolic tensor, which nothing has made."""
+    """The layer with this symbolic tensor as its output, which no node computes."""
     batch, *shape = (n if isinstance(n, int) else None for n in x.shape)
     layer = InputLayer(shape, batch, dtype=x.dtype, name=x._array.name)
     layer.symbol = Untracked(x)
@@ -289,10 +289,10 @@ def Input(
     name: str | None = None,
     batch_shape: ShapeLike | None = None,
 ) -> Tensor:
-    """A symbolic tensor that stands for the inputs of a model, to be given to layers and ops.
+    """A symbolic tensor for the inputs of a model, to be passed to layers and ops.
 
     ``shape`` is that of one example, without the batch axis; None is any size. ``batch_shape`` is
-    given instead of it and has the batch axis. Raises ArgumentError unless one of them is given.
+    an alternative with the batch axis. Raises ArgumentError unless one of them is given.
 
     >>> x = ef.nn.Input((4,))
     >>> model = ef.nn.Model(x, ef.nn.Dense(2)(x))

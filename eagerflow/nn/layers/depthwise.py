@@ -1,4 +1,4 @@
-"""Convolution in which each channel has windows of its own, alone or mixed afterwards."""
+"""Depthwise convolution: windows for each channel, optionally mixed afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableCo
 
 
 class _DepthwiseConv(WindowLayer):
-    """Base of convolutions in which each channel has windows of its own."""
+    """Base of convolutions with separate windows for each channel."""
 
     depth_multiplier: int
     depthwise_initializer: Initializer
@@ -77,7 +77,7 @@ class _DepthwiseConv(WindowLayer):
 
 
 class DepthwiseConv1D(_DepthwiseConv):
-    """Convolution of signals in which each channel has ``depth_multiplier`` windows of its own.
+    """Depthwise convolution of signals, with ``depth_multiplier`` windows for each channel.
 
     Inputs have shape (batch, steps, channels); arguments are those of ``DepthwiseConv2D``.
 
@@ -89,10 +89,10 @@ class DepthwiseConv1D(_DepthwiseConv):
 
 
 class DepthwiseConv2D(_DepthwiseConv):
-    """Convolution of images in which each channel has ``depth_multiplier`` windows of its own.
+    """Depthwise convolution of images, with ``depth_multiplier`` windows for each channel.
 
     Inputs have shape (batch, rows, columns, channels), outputs ``depth_multiplier`` times as many
-    channels, those of the first channel first. All else is as in ``Conv2D``.
+    channels, those of the first channel first. The rest is as in ``Conv2D``.
 
     >>> ef.nn.DepthwiseConv2D(3, padding="same")(ef.ones((2, 5, 5, 3))).shape
     (2, 5, 5, 3)
@@ -102,7 +102,7 @@ class DepthwiseConv2D(_DepthwiseConv):
 
 
 class _SeparableConv(_DepthwiseConv):
-    """Base of depthwise convolutions whose outputs are then mixed at each position."""
+    """Base of depthwise convolutions followed by a mixing of channels at each position."""
 
     filters: int
     pointwise_initializer: Initializer
@@ -167,8 +167,8 @@ class SeparableConv2D(_SeparableConv):
     """Depthwise convolution of images, and then a Dense layer at each position (Chollet, 2017).
 
     Inputs have shape (batch, rows, columns, channels), outputs ``filters`` channels. Between the
-    two steps there are ``depth_multiplier`` times as many channels as in the inputs. All else is
-    as in ``Conv2D``.
+    two steps there are ``depth_multiplier`` times as many channels as in the inputs. The rest is as
+    in ``Conv2D``.
 
     >>> layer = ef.nn.SeparableConv2D(8, 3)
     >>> layer(ef.ones((2, 5, 5, 3))).shape, layer.count_params()

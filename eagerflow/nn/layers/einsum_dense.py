@@ -1,4 +1,4 @@
-"""Dense layers whose sums an equation describes."""
+"""Dense layers with sums described by an equation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _sizes(value: Any) -> tuple[int | None, ...]:
 
 Equation = Annotated[str, _equation]
 PartialShape = Annotated[int | Sequence[int | None], _sizes]
-"""A size, or sizes, of which None is any; without the batch and what ``...`` stands for."""
+"""A size, or sizes, with None for any; without the batch and the axes of ``...``."""
 
 
 class EinsumDense(KernelBase):
@@ -51,9 +51,9 @@ class EinsumDense(KernelBase):
 
     ``equation`` has one of the forms ``"ab,bc->ac"``, ``"...ab,bc->...ac"`` and
     ``"ab...,bc->ac..."``, the first axis of inputs being the batch. ``output_shape`` is the
-    output's, without the batch and without the axes of ``...``; None is a size that the inputs
-    tell. ``bias_axes`` are the letters of the output that the bias has. Raises ArgumentError for
-    equations of other forms, ShapeError for inputs that do not fit.
+    output's, without the batch and without the axes of ``...``; None is a size determined by the
+    inputs. ``bias_axes`` are the bias's letters of the output. Raises ArgumentError for equations
+    of other forms, ShapeError for mismatched inputs.
 
     >>> layer = ef.nn.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="de")
     >>> layer(ef.ones((5, 7, 4))).shape, layer.kernel.shape, layer.bias.shape
@@ -115,7 +115,7 @@ class EinsumDense(KernelBase):
             self.bias = self.add_bias([*along, *[1] * unnamed])
 
     def _sizes(self, input_shape: tuple[Any, ...]) -> dict[str, Any]:
-        """The size of each letter; None where inputs of any size fit."""
+        """The size of each letter; None if inputs of any size fit."""
         unnamed = len(input_shape) - len(self._inputs)
         if unnamed < 0 or (unnamed and not (self._left or self._right)):
             axes = f"{'at least ' * (self._left or self._right)}{len(self._inputs)} axes"
@@ -147,7 +147,7 @@ class EinsumDense(KernelBase):
 
 
 def _as_matrix(initializer: Initializer, outer: list[int]) -> Callable[..., Tensor]:
-    """An initializer for which a kernel is a matrix, of inputs and of outputs (axes ``outer``)."""
+    """An initializer that sees a kernel as a matrix of inputs and outputs (axes ``outer``)."""
 
     def first_values(shape: tuple[int, ...], dtype: Any) -> Tensor:
         order = [i for i in range(len(shape)) if i not in outer] + outer

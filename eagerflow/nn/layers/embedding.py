@@ -1,4 +1,4 @@
-"""Vectors for integers: words, categories, places."""
+"""Vectors for integers: words, categories, positions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Embedding", "ReversibleEmbedding"]
 
 
 class EmbeddingOptions(LayerOptions, total=False):
-    """The arguments of ``Embedding`` that are not listed again."""
+    """The arguments of ``Embedding`` that are not repeated."""
 
     weights: TensorLike
     sparse: bool
@@ -40,12 +40,11 @@ class Embedding(Layer):
     """A learned vector for each of ``input_dim`` integers.
 
     Inputs are integers from 0 to below ``input_dim``, of any shape; outputs have one more axis, of
-    ``output_dim`` numbers. With ``mask_zero`` an input of 0 stands for no step: the outputs have a
-    mask that is False there. ``weights`` are first values, of shape (input_dim, output_dim). With
-    ``sparse`` the gradient of the vectors is an ``ef.IndexedSlices`` of those that were used, and
-    optimizers leave all others as they are. Raises
-    IndexRangeError for integers out of range, ShapeError for other first values; negative
-    integers count from the end, as in ``ef.take``.
+    ``output_dim`` numbers. With ``mask_zero`` an input of 0 is padding: the outputs have a mask
+    that is False there. ``weights`` are initial values, of shape (input_dim, output_dim). With
+    ``sparse`` the gradient of the vectors is an ``ef.IndexedSlices`` of the used ones, and
+    optimizers leave others unchanged. Raises IndexRangeError for integers out of range, ShapeError
+    for mismatched initial values; negative integers count from the end, as in ``ef.take``.
 
     >>> layer = ef.nn.Embedding(3, 2, weights=[[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
     >>> layer(ef.tensor([[1, 2]]))
@@ -77,7 +76,7 @@ class Embedding(Layer):
     ) -> None:
         self.supports_masking = mask_zero
         given = None if weights is None else as_tensor(weights, self.dtype, copy=True)
-        if given is not None and given.ndim == 3:  # a list of one, as get_weights gives it
+        if given is not None and given.ndim == 3:  # a list of one, as returned by get_weights
             given = given[0]
         shape = self.input_dim, self.output_dim
         if given is not None and given.shape != shape:
@@ -121,12 +120,12 @@ class Embedding(Layer):
 
 
 class ReversibleEmbedding(Embedding):
-    """An embedding that also goes back: ``layer(x, reverse=True)`` scores each of the integers.
+    """An embedding that can be reversed: ``layer(x, reverse=True)`` scores each of the integers.
 
-    Backward, inputs have shape (..., output_dim) and outputs (..., input_dim): products with the
-    vectors themselves, or with a kernel of its own unless ``tie_weights``. ``reverse_dtype`` is
-    what these products are computed in; ``logit_soft_cap`` keeps them between its negative and
-    itself, by ``tanh``. Source: Press and Wolf, "Using the output embedding", 2017.
+    In reverse, inputs have shape (..., output_dim) and outputs (..., input_dim): products with the
+    vectors themselves, or with a separate kernel unless ``tie_weights``. ``reverse_dtype`` is the
+    dtype of these products; ``logit_soft_cap`` bounds their magnitude, by ``tanh``. Source: Press
+    and Wolf, "Using the output embedding", 2017.
 
     >>> layer = ef.nn.ReversibleEmbedding(10, 4)
     >>> layer(layer(ef.tensor([[1, 2, 3]])), reverse=True).shape
@@ -173,6 +172,6 @@ class ReversibleEmbedding(Embedding):
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """The mask of integers; the scores that vectors have of them have none."""
+        """The mask of integers; scores have none."""
         floating = is_floating(inputs.dtype)
         return None if floating else super().compute_mask(inputs, previous_mask)

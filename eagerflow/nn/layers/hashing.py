@@ -18,11 +18,11 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["HashedCrossing", "Hashing"]
 
-CROSSING = 0xDECAFCAFFE  # what the first fingerprint is joined to
+CROSSING = 0xDECAFCAFFE  # combined with the first fingerprint
 
 
 def as_salt(value: Any) -> tuple[int, int]:
-    """Two integers of an integer, or of a pair; ArgumentError for others."""
+    """Two integers from an integer or a pair; ArgumentError for other values."""
     pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
     ok = len(pair) == 2 and all(isinstance(word, int | np.integer) for word in pair)
     require(ok, value, "not a salt", expected="an integer, or two")
@@ -57,10 +57,10 @@ class _Mixed(HostLayer):
 class Hashing(_Mixed):
     """Strings or integers as one of ``num_bins`` bins, by a hash of them.
 
-    ``mask_value`` has bin 0 for itself. The hash is FarmHash's; with a ``salt``, an integer or
-    two, it is SipHash. ``output_mode`` is ``"int"``, or what CategoryEncoding has. Inputs are
-    arrays on the host, of any shape; numbers with a fraction lose it. Raises DTypeError for other
-    inputs, CaptureError within a graph.
+    Bin 0 is reserved for ``mask_value``. The hash is FarmHash's; with a ``salt``, an integer or
+    two, it is SipHash. ``output_mode`` is ``"int"``, or a mode of CategoryEncoding. Inputs are
+    arrays on the host, of any shape; numbers are truncated. Raises DTypeError for other inputs,
+    CaptureError within a graph.
 
     >>> ef.nn.Hashing(3)([["A"], ["B"], ["C"]]).reshape(-1)
     Tensor([1, 0, 1], int64, cpu:0)
@@ -97,7 +97,7 @@ class Hashing(_Mixed):
 
 
 class HashedCrossing(_Mixed):
-    """Pairs of categories, or more at once, as one of ``num_bins`` bins, by a hash of them.
+    """Combinations of two or more categories as one of ``num_bins`` bins, by hashing.
 
     Inputs are a list of arrays of strings or integers on the host, of shape (), (batch,) or
     (batch, 1). ``output_mode`` is ``"int"`` or ``"one_hot"``. Raises ShapeError for other shapes.

@@ -1,4 +1,4 @@
-"""What attention keeps of a sequence, to go on from."""
+"""Keys and values of a sequence, kept so that attention can continue it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class KeyValueCache(Module):
     """Keys and values of the tokens that an attention layer has seen, to go on from.
 
     A layer's ``make_cache`` makes one of the right sizes, for ``batch_size`` sequences of up to
-    ``length`` tokens. What stands behind the last token is never seen, so that a new sequence may
-    begin at position 0 at once.
+    ``length`` tokens. Entries after the last token are never read, so that a new sequence can begin
+    at position 0 without a reset.
 
     >>> layer = ef.nn.MultiHeadAttention(2, 4)
     >>> cache, tokens = layer.make_cache(1, 8), ef.ones((1, 3, 6))
@@ -65,7 +65,7 @@ class KeyValueRows:
     """Keys and values of sequences each of which is at a position of its own, as plain tensors.
 
     ``keys`` and ``values`` have shape (batch, heads, length, width); a step puts others in their
-    place. What stands behind a sequence's last token is never seen.
+    place. Entries after a sequence's last token are never read.
     """
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Words and integers by their place in a vocabulary: StringLookup, IntegerLookup."""
+"""Words and integers by their index in a vocabulary: StringLookup, IntegerLookup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from eagerflow.nn.layers.preprocessing import (
 
 __all__ = ["IntegerLookup", "StringLookup"]
 
-NOWHERE = np.iinfo(np.int64).max  # the index of what leaves no trace
+NOWHERE = np.iinfo(np.int64).max  # the index of keys without an output
 
 
 def _least(least: int) -> Any:
@@ -42,16 +42,16 @@ def _least(least: int) -> Any:
 
 
 class LookupOptions(LayerOptions, total=False):
-    """What lookups take beside the arguments that they list."""
+    """The arguments of lookups besides those that they list."""
 
     salt: Any
 
 
 class Lookup(HostLayer, Adapted):
-    """Base of lookups; ``keys`` is the type of what is looked up.
+    """Base of lookups; ``keys`` is the type of the keys.
 
     The indices are, in this order: 0 for the ``mask_token`` (where ``output_mode`` is ``"int"``),
-    ``num_oov_indices`` for what is not in the vocabulary, and the vocabulary.
+    ``num_oov_indices`` for unknown keys, and the vocabulary.
     """
 
     max_tokens: int | None
@@ -132,8 +132,8 @@ class Lookup(HostLayer, Adapted):
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
         """Take a list or an array of tokens, or the path of a file with one on each line.
 
-        Special tokens may stand at its begin. ``idf_weights`` are needed for ``"tf_idf"``. Raises
-        ArgumentError for tokens that are there twice, or are too many.
+        It may begin with special tokens. ``idf_weights`` are needed for ``"tf_idf"``. Raises
+        ArgumentError for duplicate tokens, or too many.
         """
         tokens = self._listed(vocabulary)
         if (idf_weights is not None) != (self.output_mode == "tf_idf"):
@@ -257,7 +257,7 @@ class Lookup(HostLayer, Adapted):
         return ops.multiply(counts, as_tensor(self.idf_weights))
 
     def indices(self, inputs: Any) -> np.ndarray[Any, Any]:
-        """The index of each key; ArgumentError for one that has none."""
+        """The index of each key; ArgumentError for a key without one."""
         get, keys = self._index.held.get, inputs.ravel().tolist()
         found = [get(key, -1) for key in keys]
         masked = self.mask_token
@@ -271,7 +271,7 @@ class Lookup(HostLayer, Adapted):
         return array
 
     def _oov(self, keys: Any) -> Any:
-        """The indices of keys that are not in the vocabulary."""
+        """The indices of unknown keys."""
         if not self.num_oov_indices:
             raise ArgumentError(
                 f"{sorted(set(keys.tolist()))[:4]} are not in the vocabulary",
@@ -309,11 +309,10 @@ class StringLookup(Lookup):
     ``"int"``), of ``num_oov_indices`` for unknown strings, by a hash if there are several, and of
     the ``vocabulary``: a list, or the path of a file with one string on each line. Without it,
     ``adapt`` takes the most frequent strings of data, up to ``max_tokens`` in all. ``output_mode``
-    is ``"int"``, ``"one_hot"``, ``"multi_hot"``, ``"count"`` or ``"tf_idf"`` with
-    ``idf_weights``; with ``pad_to_max_tokens`` rows have the length ``max_tokens``. ``invert``
-    gives the strings of indices, and ``oov_token`` for unknown ones. Inputs are NumPy arrays, or
-    lists, on the host. Raises CaptureError within a graph, ArgumentError for unknown strings
-    without an index.
+    is ``"int"``, ``"one_hot"``, ``"multi_hot"``, ``"count"`` or ``"tf_idf"`` with ``idf_weights``;
+    with ``pad_to_max_tokens`` rows have the length ``max_tokens``. ``invert`` maps indices to
+    strings, with ``oov_token`` for unknown ones. Inputs are NumPy arrays, or lists, on the host.
+    Raises CaptureError within a graph, ArgumentError for unknown strings without an index.
 
     >>> layer = ef.nn.StringLookup(vocabulary=["a", "b"])
     >>> layer([["a", "z"], ["b", "a"]])

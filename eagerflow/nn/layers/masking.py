@@ -30,10 +30,10 @@ class Identity(Layer):
 
 
 class Masking(Layer):
-    """Masks the steps whose features all equal ``mask_value``, and makes them 0.
+    """Masks the steps whose features all equal ``mask_value``, and sets them to 0.
 
-    Inputs have shape (batch, steps, ..., features); the layers behind this one get a mask of
-    shape (batch, steps, ...), which is true for the steps that count.
+    Inputs have shape (batch, steps, ..., features); later layers get a mask of shape (batch, steps,
+    ...), which is true for valid steps.
 
     >>> from eagerflow.nn.masks import mask_of
     >>> mask_of(ef.nn.Masking()(ef.tensor([[[1.0, 0.0], [0.0, 0.0]]])))
@@ -67,14 +67,14 @@ def _function(value: Any) -> Callable[..., Any]:
 
 
 class Lambda(Layer):
-    """What a function makes of the inputs.
+    """Applies a function to the inputs.
 
-    ``function`` takes the inputs, by name what is in ``arguments``, and ``mask`` and
-    ``training`` where it has such arguments. ``mask`` is the mask of the outputs, or a function of
-    the inputs and their mask. ``output_shape`` is that of one example, or a function of the
-    inputs' shape, where it cannot be found by trying. A function with weights is a class over
-    ``Layer``. Raises ArgumentError where a configuration is asked for, unless ``function`` is one
-    of ``ef``, or its name.
+    ``function`` takes the inputs, ``arguments`` by name, and ``mask`` and ``training`` if it has
+    such parameters. ``mask`` is the mask of the outputs, or a function of the inputs and their
+    mask. ``output_shape`` is that of one example, or a function of the inputs' shape, for functions
+    that cannot be traced. Use a subclass of ``Layer`` for a function with weights. Raises
+    ArgumentError if a configuration is requested, unless ``function`` is one of ``ef``, or its
+    name.
 
     >>> ef.nn.Lambda(lambda x, by: x * by, arguments={"by": 3.0})(ef.tensor([[1.0]]))
     Tensor([[3.]], shape=(1, 1), float32, cpu:0)

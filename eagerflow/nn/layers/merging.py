@@ -1,4 +1,4 @@
-"""Layers that make one tensor of a list of them, and functions that call them."""
+"""Layers that merge a list of tensors, and functions that call them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ Masks = Sequence[Tensor | None] | None
 
 
 class _Merge(Layer):
-    """Base of layers of a list of tensors: a subclass gives ``merge``."""
+    """Base of layers of a list of tensors: a subclass defines ``merge``."""
 
-    number: int | None = None  # of tensors, where it is fixed
+    number: int | None = None  # of tensors, if it is fixed
 
     def call(self, inputs: Sequence[Tensor], mask: Masks = None) -> Tensor:
         listed = isinstance(inputs, list | tuple)
@@ -61,11 +61,11 @@ class _Merge(Layer):
             raise self._misfit(words, received, error.expected) from error
 
     def merge(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
-        """The one tensor that the list becomes; a mask is None where a tensor has none."""
+        """The merged tensor; a mask is None for a tensor without one."""
         raise ArgumentError("the class does not define merge", op=type(self).__name__)
 
     def compute_mask(self, inputs: Sequence[Tensor], previous_mask: Any) -> Any:
-        """Where any of the inputs counts; None where one of them counts everywhere."""
+        """True where any of the inputs is valid; None if one of them is valid everywhere."""
         found = None
         for mask in previous_mask or ():
             if mask is None:
@@ -75,7 +75,7 @@ class _Merge(Layer):
 
 
 class _Elementwise(_Merge):
-    """Base of layers whose tensors broadcast; where one has fewer axes, some follow its first."""
+    """Base of layers of broadcasting tensors; missing axes are inserted after the first."""
 
     def merge(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         rank = max(len(x.shape) for x in inputs)
@@ -89,7 +89,7 @@ class _Elementwise(_Merge):
         return self.combine([raised(x) for x in inputs], wide)
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
-        """What becomes of tensors of one rank, and their masks, which broadcast to them."""
+        """The merged tensor from tensors of one rank, and their masks, which broadcast to them."""
         raise ArgumentError("the class does not define combine", op=type(self).__name__)
 
 
@@ -101,8 +101,8 @@ def _wide(x: Tensor) -> Tensor:
 class Add(_Elementwise):
     """The sum of a list of tensors, which broadcast; of integers of 8 and 16 bits an int64.
 
-    Where one has fewer axes than another, axes of size 1 follow its first. Raises ShapeError
-    for what is no list, or does not broadcast.
+    If one has fewer axes, axes of size 1 are inserted after its first. Raises ShapeError for inputs
+    that are not a list, or do not broadcast.
 
     >>> ef.nn.Add()([ef.ones((1, 2)), ef.ones((1, 2))])
     Tensor([[2., 2.]], shape=(1, 2), float32, cpu:0)
@@ -145,7 +145,7 @@ class Subtract(_Elementwise):
 class Multiply(_Elementwise):
     """The product of a list of tensors, which broadcast as those of ``Add``.
 
-    What a mask leaves out counts as 1; what the masks of all leave out becomes 0.
+    Masked elements count as 1; elements masked in all inputs become 0.
 
     >>> ef.nn.Multiply()([ef.full((1, 2), 2.0), ef.full((1, 2), 3.0)])
     Tensor([[6., 6.]], shape=(1, 2), float32, cpu:0)
@@ -162,10 +162,10 @@ class Multiply(_Elementwise):
 
 
 class _Extreme(_Elementwise):
-    """Base of layers that take one of the values at each place, if it can be one that counts."""
+    """Base of layers that select one value at each position, if possible an unmasked one."""
 
     def choose(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """The one or the other value at each place."""
+        """The selected value at each position."""
         raise ArgumentError("the class does not define choose", op=type(self).__name__)
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
@@ -180,9 +180,9 @@ class _Extreme(_Elementwise):
 
 
 class Maximum(_Extreme):
-    """The largest value at each place of a list of tensors, which broadcast as those of ``Add``.
+    """The elementwise maximum of a list of tensors, which broadcast as those of ``Add``.
 
-    What a mask leaves out is taken only where the masks of all leave it out.
+    Masked elements are only used if they are masked in all inputs.
 
     >>> ef.nn.Maximum()([ef.tensor([[1.0, 5.0]]), ef.tensor([[3.0, 2.0]])])
     Tensor([[3., 5.]], shape=(1, 2), float32, cpu:0)
@@ -193,9 +193,9 @@ class Maximum(_Extreme):
 
 
 class Minimum(_Extreme):
-    """The smallest value at each place of a list of tensors, which broadcast as those of ``Add``.
+    """The elementwise minimum of a list of tensors, which broadcast as those of ``Add``.
 
-    What a mask leaves out is taken only where the masks of all leave it out.
+    Masked elements are only used if they are masked in all inputs.
 
     >>> ef.nn.Minimum()([ef.tensor([[1.0, 5.0]]), ef.tensor([[3.0, 2.0]])])
     Tensor([[1., 2.]], shape=(1, 2), float32, cpu:0)
@@ -208,8 +208,8 @@ class Minimum(_Extreme):
 class Concatenate(_Merge):
     """A list of tensors joined along ``axis``.
 
-    All other sizes are equal; raises ShapeError where they are not. Where one has a mask, a step
-    of the result counts if any of its values does.
+    All other sizes are equal; raises ShapeError otherwise. If one has a mask, a step of the result
+    is valid if any of its values is.
 
     >>> ef.nn.Concatenate()([ef.ones((1, 2)), ef.zeros((1, 1))])
     Tensor([[1., 1., 0.]], shape=(1, 3), float32, cpu:0)
@@ -246,10 +246,10 @@ def _two_axes(value: Any) -> tuple[int, int]:
 class Dot(_Merge):
     """For each example, the products of two tensors summed along an axis of each.
 
-    ``axes`` is an integer or a pair; axis 0 is that of examples. What is left of the first
-    tensor's axes comes before what is left of the second's. ``normalize`` divides vectors along
-    the axes by their lengths first, so that the products are cosines. Raises ShapeError where
-    the sizes differ, ArgumentError for axis 0.
+    ``axes`` is an integer or a pair; axis 0 is that of examples. The remaining axes of the first
+    tensor precede those of the second. ``normalize`` divides vectors along the axes by their
+    lengths first, so that the products are cosines. Raises ShapeError where the sizes differ,
+    ArgumentError for axis 0.
 
     >>> ef.nn.Dot(axes=1)([ef.tensor([[1.0, 2.0]]), ef.tensor([[3.0, 4.0]])])
     Tensor([[11.]], shape=(1, 1), float32, cpu:0)
@@ -283,7 +283,7 @@ class Dot(_Merge):
         return found if len(left) > 1 else ops.expand_dims(found, -1)
 
     def compute_mask(self, inputs: Sequence[Tensor], previous_mask: Any) -> Any:
-        """None: the steps are summed over."""
+        """None: the axis of steps is contracted."""
         return None
 
 
@@ -331,7 +331,7 @@ def multiply(inputs: Sequence[Tensor], **options: Unpack[LayerOptions]) -> Tenso
 
 
 def maximum(inputs: Sequence[Tensor], **options: Unpack[LayerOptions]) -> Tensor:
-    """The largest value at each place, by a new ``Maximum`` layer with these options.
+    """The elementwise maximum, by a new ``Maximum`` layer with these options.
 
     >>> ef.nn.maximum([ef.tensor([[1.0, 5.0]]), ef.tensor([[3.0, 2.0]])])
     Tensor([[3., 5.]], shape=(1, 2), float32, cpu:0)
@@ -341,7 +341,7 @@ def maximum(inputs: Sequence[Tensor], **options: Unpack[LayerOptions]) -> Tensor
 
 
 def minimum(inputs: Sequence[Tensor], **options: Unpack[LayerOptions]) -> Tensor:
-    """The smallest value at each place, by a new ``Minimum`` layer with these options.
+    """The elementwise minimum, by a new ``Minimum`` layer with these options.
 
     >>> ef.nn.minimum([ef.tensor([[1.0, 5.0]]), ef.tensor([[3.0, 2.0]])])
     Tensor([[1., 2.]], shape=(1, 2), float32, cpu:0)

@@ -52,7 +52,7 @@ class AttentionOptions(KernelOptions, total=False):
 
 
 class _HeadAttention(KernelBase):
-    """Base of attention with heads: all but how many there are of what."""
+    """Base of multi-head attention, except the numbers of heads."""
 
     dropout: float
     use_bias: bool
@@ -78,7 +78,7 @@ class _HeadAttention(KernelBase):
     ) -> None:
         self._refuse_flash(self.dropout > 0, "dropout")
         self.generator = None if seed is None else random.Generator(seed)
-        # As in Keras, what is regularized is what the projections give.
+        # As in Keras, the regularizer applies to the results of the projections.
         self._activity, self.activity_regularizer = self.activity_regularizer, None
 
     def _refuse_flash(self, wanted: bool, argument: str) -> None:
@@ -90,7 +90,7 @@ class _HeadAttention(KernelBase):
                 hint="flash_attention=None: scores are only in memory where they are needed",
             )
 
-    # What the classes differ in ------------------------------------------------------------
+    # Overridden in subclasses ------------------------------------------------------------------
 
     def _dims(self) -> tuple[int, int, int, int]:
         """Heads of queries, heads of keys, width of keys, width of values."""
@@ -100,7 +100,7 @@ class _HeadAttention(KernelBase):
         """The axes of inputs of this rank that are attended over."""
         return tuple(range(1, rank - 1))
 
-    _outputs: tuple[int, ...] | None = None  # sizes behind the places; None: those of queries
+    _outputs: tuple[int, ...] | None = None  # sizes of outputs; None: as queries
 
     # Weights -------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class _HeadAttention(KernelBase):
     def make_cache(self, batch_size: int, length: int) -> KeyValueCache:
         """Room for the keys and values of ``batch_size`` sequences of up to ``length`` tokens.
 
-        Given to calls as ``cache``, it lets sequences grow: a call gets the tokens that are new.
+        Passed to calls as ``cache``, it lets sequences grow: a call gets only the new tokens.
         """
         _, heads, key_dim, value_dim = self._dims()
         return KeyValueCache(batch_size, heads, length, key_dim, value_dim, self.compute_dtype)
@@ -212,14 +212,14 @@ class _HeadAttention(KernelBase):
         return outputs
 
     def positioned(self, q: Tensor, k: Tensor, position: Any) -> tuple[Tensor, Tensor]:
-        """Queries and keys (batch, heads, places, width) as they are compared: as they are.
+        """Queries and keys (batch, heads, places, width) before their products; unchanged here.
 
-        A subclass may turn them by ``rotary_embedding``; the first stand at ``position``.
+        A subclass may rotate them by ``rotary_embedding``; the first have the index ``position``.
         """
         return q, k
 
     def _weighted(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, dropped: bool) -> Any:
-        """What ``dot_product_attention`` gives, some weights dropped out, and all weights."""
+        """The result of ``dot_product_attention``, with dropout of weights, and all weights."""
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k, v = ops.repeat(k, groups, axis=1), ops.repeat(v, groups, axis=1)
@@ -227,7 +227,7 @@ class _HeadAttention(KernelBase):
         if mask is not None:
             scores = ops.where(mask, scores, hidden_score(scores.dtype))
         weights = ops.softmax(scores, axis=-1)
-        if mask is not None:  # a query that sees no key has no weights
+        if mask is not None:  # a query without visible keys has no weights
             weights = ops.where(mask, weights, 0.0)
         kept = dropout(weights, self.dropout, generator=self.generator) if dropped else weights
         return ops.matmul(kept, v), weights
@@ -251,7 +251,7 @@ class _HeadAttention(KernelBase):
         return cache.write(k, v, places(k, 2) + position, counted)
 
     def _near(self, rows: Tensor, columns: Tensor, causal: bool) -> list[Tensor]:
-        """Masks that the places of queries, (length) or (batch, length), and of keys give."""
+        """Masks from those of queries, (length) or (batch, length), and of keys."""
         apart = rows[..., None] - columns
         if apart.ndim > 2:
             apart = apart[:, None]
@@ -262,24 +262,23 @@ class _HeadAttention(KernelBase):
 
 
 class MultiHeadAttention(_HeadAttention):
-    """Attention of several heads, each with projections of its own, which are joined again.
+    """Attention of several heads, each with its own projections, followed by an output projection.
 
-    Inputs are queries and values, and keys where these are not the values, of shape (batch,
-    length, width); outputs have the shape of queries, or ``output_shape`` in place of their width.
+    Inputs are queries and values, and keys if they differ from the values, of shape (batch, length,
+    width); outputs have the shape of queries, or ``output_shape`` in place of their width.
     ``num_heads`` heads have keys of width ``key_dim`` and values of width ``value_dim`` (by default
-    ``key_dim``). Inputs may have further axes: ``attention_axes`` are those of the places that are
-    attended over, by default all between the batch and the width. ``sliding_window`` hides keys
-    that are so many places away, ``use_gate`` multiplies what the heads give by a sigmoid of
-    queries, ``dropout`` hides weights in training, by a generator of its own where there is a
-    ``seed``.
+    ``key_dim``). Inputs may have further axes: ``attention_axes`` are those attended over, by
+    default all between the batch and the width. ``sliding_window`` hides keys at that distance or
+    beyond, ``use_gate`` multiplies the results of heads by a sigmoid of queries, ``dropout`` drops
+    weights in training, with a generator of its own if there is a ``seed``.
 
     In a call, ``query_mask``, ``value_mask`` and ``key_mask`` are bools of steps,
-    ``attention_mask`` bools (batch, queries, keys), also with an axis of heads; a query that sees
-    no key gives zeros. ``use_causal_mask`` hides later keys, ``return_attention_scores`` returns
-    the weights beside the outputs, shape (batch, heads, queries, keys). With a ``cache`` (see
-    ``make_cache``) inputs are the tokens from ``position`` on, an integer or a tensor, and queries
-    see all tokens up to their own. Raises ShapeError for inputs that do not fit. Source: Vaswani
-    and others, "Attention is all you need", 2017.
+    ``attention_mask`` bools (batch, queries, keys), also with an axis of heads; a query without
+    visible keys gives zeros. ``use_causal_mask`` hides later keys, ``return_attention_scores`` also
+    returns the weights, shape (batch, heads, queries, keys). With a ``cache`` (see ``make_cache``)
+    inputs are the tokens from ``position`` on, an integer or a tensor, and queries see all tokens
+    up to their own. Raises ShapeError for mismatched inputs. Source: Vaswani and others, "Attention
+    is all you need", 2017.
 
     >>> layer = ef.nn.MultiHeadAttention(num_heads=2, key_dim=3)
     >>> x = ef.ones((1, 5, 8))
@@ -328,12 +327,12 @@ class MultiHeadAttention(_HeadAttention):
 
 
 class GroupQueryAttention(_HeadAttention):
-    """Attention of several heads of queries, of which groups share a head of keys and values.
+    """Grouped-query attention: groups of query heads share a head of keys and values.
 
     ``num_query_heads`` is a multiple of ``num_key_value_heads``; all heads have the width
     ``head_dim``. Inputs have shape (batch, length, width), outputs that of queries; other
-    arguments, and calls, are those of ``MultiHeadAttention``. Raises ArgumentError for heads that
-    make no groups. Source: Ainslie and others, "GQA", 2023.
+    arguments, and calls, are those of ``MultiHeadAttention``. Raises ArgumentError if the heads
+    cannot be grouped. Source: Ainslie and others, "GQA", 2023.
 
     >>> layer = ef.nn.GroupQueryAttention(3, num_query_heads=4, num_key_value_heads=2)
     >>> x = ef.ones((1, 5, 8))

@@ -1,4 +1,4 @@
-"""Layers that disturb their inputs in training: dropout and noise; and what activations cost."""
+"""Regularization layers: dropout and noise in training, and activity penalties."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Noise(Layer):
         return random.default_generator if self.generator is None else self.generator
 
     def amount(self) -> float:
-        """How much the layer disturbs; 0 is not at all."""
+        """The strength of the noise; 0 means none."""
         raise ArgumentError("the class does not define amount", op=type(self).__name__)
 
     def disturb(self, inputs: Tensor) -> Tensor:
@@ -75,9 +75,9 @@ class _Rated(_Noise):
 class Dropout(_Rated):
     """In training, sets a random part of the values to zero and scales the others up.
 
-    ``rate`` is the probability of a zero. Sizes of 1 in ``noise_shape`` let the values along
-    an axis share their fate. With a ``seed`` the layer has a generator of its own. Source:
-    Srivastava and others, "Dropout", 2014.
+    ``rate`` is the probability of a zero. Along axes of size 1 in ``noise_shape``, values are
+    dropped together. With a ``seed`` the layer has its own generator. Source: Srivastava and
+    others, "Dropout", 2014.
 
     >>> ef.nn.Dropout(0.5, seed=0)(ef.ones((1, 4)), training=True)
     Tensor([[2., 0., 0., 2.]], shape=(1, 4), float32, cpu:0)
@@ -132,8 +132,8 @@ class SpatialDropout2D(_SpatialDropout):
     """In training, sets whole channels of images to zero and scales the others up.
 
     Inputs have shape (batch, rows, columns, channels), or (batch, channels, rows, columns) where
-    ``data_format`` is ``"channels_first"``; ``rate`` is the probability of a zero. Source:
-    Tompson and others, arXiv:1411.4280.
+    ``data_format`` is ``"channels_first"``; ``rate`` is the probability of a zero. Source: Tompson
+    and others, arXiv:1411.4280.
 
     >>> ef.nn.SpatialDropout2D(0.5, seed=0)(ef.ones((1, 1, 2, 2)), training=True)
     Tensor([[[[2., 0.],
@@ -175,14 +175,14 @@ class SpatialDropout3D(_SpatialDropout):
     ) -> None: ...
 
 
-_LOWEST = -1.7580993408473766  # what selu tends to for large negative numbers
+_LOWEST = -1.7580993408473766  # the limit of selu for large negative numbers
 
 
 class AlphaDropout(Dropout):
     """In training, sets values to selu's lowest, and keeps mean 0 and variance 1.
 
-    ``rate`` is the probability of that. Sizes of 1 in ``noise_shape`` let the values along an
-    axis share their fate. Source: Klambauer and others, arXiv:1706.02515.
+    ``rate`` is the probability of that. Along axes of size 1 in ``noise_shape``, values are dropped
+    together. Source: Klambauer and others, arXiv:1706.02515.
 
     >>> ef.nn.AlphaDropout(0.5, seed=0)(ef.zeros((1, 4)), training=True)
     Tensor([[ 0.7792, -0.7792, -0.7792,  0.7792]], shape=(1, 4), float32, cpu:0)
@@ -238,7 +238,7 @@ class GaussianNoise(_Noise):
 
 
 class ActivityRegularization(Layer):
-    """The inputs as they are, whose size is added to the loss.
+    """The unchanged inputs, with a penalty on their size added to the loss.
 
     ``l1`` multiplies the sum of absolute values, ``l2`` that of squares, both for each example.
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ScaleOptions(LayerOptions, total=False):
-    """The arguments that layers share whose outputs are scaled and shifted."""
+    """The common arguments of layers with scaled and shifted outputs."""
 
     beta_initializer: InitializerLike
     gamma_initializer: InitializerLike
@@ -48,7 +48,7 @@ class ScaleOptions(LayerOptions, total=False):
 
 
 class _Normalization(Layer):
-    """Base of layers whose outputs are scaled by ``gamma`` and shifted by ``beta``."""
+    """Base of layers with outputs scaled by ``gamma`` and shifted by ``beta``."""
 
     axis: Axes
     epsilon: float
@@ -102,12 +102,12 @@ class _Normalization(Layer):
 class BatchNormalization(_Normalization):
     """Each channel brought to mean 0 and variance 1 over the batch, then scaled and shifted.
 
-    In training the statistics are those of the batch, and running means of them, which change
-    by ``1 - momentum`` in each step, are kept for inference. ``axis`` is the channel axis,
-    ``epsilon`` is added to the variance. A frozen layer (``trainable=False``) uses the running
-    statistics. Where the inputs have a mask, its steps alone make the statistics. Where a batch
-    is split over replicas, each has the statistics of its part, or with ``synchronized`` all have
-    those of the whole. Source: Ioffe and Szegedy, "Batch normalization", 2015.
+    In training the statistics are those of the batch, and running means of them, which change by
+    ``1 - momentum`` in each step, are kept for inference. ``axis`` is the channel axis, ``epsilon``
+    is added to the variance. A frozen layer (``trainable=False``) uses the running statistics. If
+    the inputs have a mask, only its steps enter the statistics. If a batch is split over replicas,
+    each has the statistics of its part, or with ``synchronized`` all have those of the whole.
+    Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
     >>> layer = ef.nn.BatchNormalization(epsilon=0.0)
     >>> layer(ef.tensor([[1.0], [3.0]]), training=True)
@@ -178,7 +178,7 @@ class BatchNormalization(_Normalization):
         return outputs if outputs.dtype == inputs.dtype else outputs.astype(inputs.dtype)
 
     def _moments(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel over the steps that count, of all replicas if asked."""
+        """Mean and variance of each channel over valid steps, of all replicas if synchronized."""
         channel = normalize_axis(self.axis, self.rank)
         others = tuple(i for i in range(self.rank) if i != channel)
         wide = promote(as_dtype(self.dtype), as_dtype("float32"))  # 16 bits hold no sums
@@ -206,10 +206,9 @@ class BatchNormalization(_Normalization):
 class LayerNormalization(_Normalization):
     """Each example brought to mean 0 and variance 1 over ``axis``, then scaled and shifted.
 
-    ``epsilon`` is added to the variance; ``center`` and ``scale`` say whether there is a
-    learned offset and factor. ``rms_scaling`` is Keras's older form, in which values are divided
-    by their standard deviation where they are, and scaled. Source: Ba and others, "Layer
-    normalization", 2016.
+    ``epsilon`` is added to the variance; ``center`` and ``scale`` enable a learned offset and
+    factor. ``rms_scaling`` is Keras's older form, in which values are divided by their standard
+    deviation without centering, and scaled. Source: Ba and others, "Layer normalization", 2016.
 
     >>> ef.nn.LayerNormalization(epsilon=0.0)(ef.tensor([[1.0, 3.0]]))
     Tensor([[-1.,  1.]], shape=(1, 2), float32, cpu:0)
@@ -256,10 +255,9 @@ def _groups(value: Any) -> int:
 class GroupNormalization(_Normalization):
     """Each example brought to mean 0 and variance 1 over space and groups of channels.
 
-    ``groups`` divides the number of channels, which lie along ``axis``; -1 makes each channel a
-    group, which is instance normalization. ``epsilon`` is added to the variance. Raises
-    ShapeError where the channels cannot be divided. Source: Wu and He, "Group normalization",
-    2018.
+    ``groups`` divides the number of channels, the size of ``axis``; -1 makes each channel a group,
+    which is instance normalization. ``epsilon`` is added to the variance. Raises ShapeError where
+    the channels cannot be divided. Source: Wu and He, "Group normalization", 2018.
 
     >>> ef.nn.GroupNormalization(2, epsilon=0.0)(ef.tensor([[1.0, 3.0, 10.0, 30.0]]))
     Tensor([[-1.,  1., -1.,  1.]], shape=(1, 4), float32, cpu:0)
@@ -347,12 +345,11 @@ class UnitNormalization(Layer):
 
 
 class LocalResponseNormalization(Layer):
-    """Each value divided by what the channels beside it have: (bias + alpha·sum(x²))^beta.
+    """Local response normalization: each value divided by (bias + alpha·sum(x²))^beta.
 
-    The sum is over the value itself and ``depth_radius`` channels on either side, which lie
-    along the last axis. Keras 3 has no such layer; names and defaults are those of TensorFlow's
-    function. Source: Krizhevsky and others, "ImageNet classification with deep convolutional
-    neural networks", 2012.
+    The sum is over the value itself and ``depth_radius`` channels on either side, along the last
+    axis. Keras 3 has no such layer; names and defaults are those of TensorFlow's function. Source:
+    Krizhevsky and others, "ImageNet classification with deep convolutional neural networks", 2012.
 
     >>> ef.nn.LocalResponseNormalization(1, bias=0.0)(ef.tensor([[3.0, 4.0, 0.0]]))
     Tensor([[0.6, 0.8, 0. ]], shape=(1, 3), float32, cpu:0)

@@ -270,7 +270,7 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
 
 
 class _AdaptivePooling(SpatialLayer):
-    """Base of poolings to a size: the cells have no gaps, and overlap where they must.
+    """Base of adaptive poolings: the cells have no gaps, and may overlap.
 
     Along an axis of n elements, cell i of m goes from i * n / m, rounded down, to (i + 1) * n / m,
     rounded up.

@@ -50,7 +50,7 @@ def sinusoidal_positions(
 ) -> Tensor:
     """Sines and cosines of positions, in turn, of ``width / 2`` wavelengths.
 
-    ``positions`` are numbers of any shape, to which the result adds an axis of ``width``, in
+    ``positions`` are numbers of any shape; the result has an additional axis of ``width``, in
     float32. The longest wave has ``2 pi max_wavelength`` positions. Source: Vaswani and others,
     "Attention is all you need", 2017.
 
@@ -76,7 +76,7 @@ def rotary_embedding(
     ``x`` is a tensor of floats, as which integers are taken; each number of the first half of its
     last axis is turned together with that of the second half. ``positions`` are those along
     ``axis``, shape (length) or (batch, length), by default 0, 1, 2 ...; they are divided by
-    ``scaling_factor``. Products of queries and keys then depend on how far apart they are. Raises
+    ``scaling_factor``. Products of queries and keys then depend on their distance. Raises
     ShapeError for an odd last axis. Source: Su and others, "RoFormer", 2021.
 
     >>> ef.nn.rotary_embedding(ef.tensor([[1.0, 0.0], [1.0, 0.0]]))
@@ -111,10 +111,10 @@ def _positions(x: Tensor, axis: int, start_index: Any, positions: TensorLike) ->
 class RotaryEmbedding(Layer):
     """Queries or keys turned by angles that grow with their positions; no weights.
 
-    Inputs have shape (batch, length, heads, width) or (batch, length, width): positions lie along
-    ``sequence_axis``. A call takes ``start_index``, the position of the first, or ``positions``.
-    What is turned, and by which angles, says ``rotary_embedding``. Raises ShapeError for an odd
-    width. Source: Su and others, "RoFormer", 2021.
+    Inputs have shape (batch, length, heads, width) or (batch, length, width): ``sequence_axis`` is
+    that of positions. A call takes ``start_index``, the position of the first, or ``positions``.
+    See ``rotary_embedding`` for the rotations. Raises ShapeError for an odd width. Source: Su and
+    others, "RoFormer", 2021.
 
     >>> ef.nn.RotaryEmbedding()(ef.ones((1, 2, 2)), start_index=1)
     Tensor([[[-0.3012,  1.3818],

@@ -1,4 +1,4 @@
-"""Numbers as categories: CategoryEncoding, Discretization, and what layers over words share."""
+"""Numbers as categories: CategoryEncoding, Discretization, and common parts of text layers."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def encode(
 class Adapted(Layer):
     """Base of layers that learn from data, before a model is trained, in ``adapt``.
 
-    A subclass says in ``begin``, ``learn`` and ``finish`` how it learns from batches.
+    A subclass defines learning from batches in ``begin``, ``learn`` and ``finish``.
     """
 
     def adapt(self, data: Any, steps: int | None = None) -> None:
-        """Learn from an array, or from an iterable of batches, of which ``steps`` are taken."""
+        """Learn from an array, or from an iterable of batches, limited to ``steps``."""
         self.begin()
         for number, batch in enumerate(self.batches(data)):
             if steps is not None and number >= steps:
@@ -77,28 +77,28 @@ class Adapted(Layer):
         self.finish()
 
     def batches(self, data: Any) -> Iterable[Any]:
-        """The batches of what ``adapt`` is given."""
+        """The batches of the data of ``adapt``."""
         iterable = isinstance(data, Iterable) and not isinstance(data, Operators)
         return data if iterable and not hasattr(data, "shape") else [data]
 
     def begin(self) -> None:
-        """Forget what was learned."""
+        """Reset the learned state."""
 
     def learn(self, batch: Any) -> None:
         """Learn from one batch."""
 
     def finish(self) -> None:
-        """Make of what was learned what the layer works with."""
+        """Convert the learned state to the layer's parameters."""
 
 
 class HostLayer(Layer):
-    """Base of layers over words, which are NumPy arrays: there are no tensors of strings."""
+    """Base of layers over words, which are NumPy arrays: there are no string tensors."""
 
     encoding = "utf-8"
 
     @property
     def key_type(self) -> type:
-        """What is looked up: ``str`` or ``int``."""
+        """The type of keys: ``str`` or ``int``."""
         return str
 
     def _as_input(self, inputs: Any) -> Any:
@@ -115,7 +115,7 @@ class HostLayer(Layer):
         return self.as_keys(inputs, self.key_type)
 
     def as_keys(self, inputs: Any, kind: type) -> Any:
-        """An array of strings, or of integers; DTypeError for what is none."""
+        """An array of strings, or of integers; DTypeError for other dtypes."""
         array = np.asarray(inputs)
         if kind is int:
             if array.dtype.kind in "iub":
@@ -136,10 +136,10 @@ class HostLayer(Layer):
 class CategoryEncoding(Layer):
     """Integers from 0 to below ``num_tokens`` as rows of that many numbers.
 
-    ``output_mode`` is ``"one_hot"`` (a row for each integer, with a 1 at its place),
-    ``"multi_hot"`` (a row for each example) or ``"count"`` (how often each was there, or the sum
-    of its ``count_weights``). Inputs have shape (batch, ...), outputs (..., num_tokens). Integers
-    out of range leave no trace. Raises ArgumentError for other modes.
+    ``output_mode`` is ``"one_hot"`` (a row for each integer, with a 1 at its index),
+    ``"multi_hot"`` (a row for each example) or ``"count"`` (the number of occurrences, or the sum
+    of ``count_weights``). Inputs have shape (batch, ...), outputs (..., num_tokens). Integers out
+    of range leave no trace. Raises ArgumentError for other modes.
 
     >>> ef.nn.CategoryEncoding(3, "count")([[0, 0], [1, 2]])
     Tensor([[2., 0., 0.],
@@ -174,10 +174,10 @@ class CategoryEncoding(Layer):
 class Discretization(Adapted):
     """Numbers as the number of the bin that they fall into, or as its row.
 
-    ``bin_boundaries`` are sorted numbers: a bin holds its left one and not its right one, and the
-    first and the last have no end. With ``num_bins`` in place of them, ``adapt`` takes quantiles
-    of data, up to a part of ``epsilon``. ``output_mode`` is ``"int"`` or what CategoryEncoding
-    has. Raises ArgumentError where not one of both is given.
+    ``bin_boundaries`` are sorted numbers: a bin includes its left one and not its right one, and
+    the first and the last are unbounded. With ``num_bins`` instead, ``adapt`` uses quantiles of
+    data, accurate to a fraction of ``epsilon``. ``output_mode`` is ``"int"`` or a mode of
+    CategoryEncoding. Raises ArgumentError unless exactly one of both is given.
 
     >>> ef.nn.Discretization([0.0, 1.0])([[-1.5, 0.0, 1.0]])
     Tensor([[0, 1, 2]], shape=(1, 3), int32, cpu:0)
@@ -204,7 +204,7 @@ class Discretization(Adapted):
     ) -> None:
         if (bin_boundaries is None) == (num_bins is None):
             raise ArgumentError(
-                "one of bin_boundaries and num_bins says what the bins are",
+                "one of bin_boundaries and num_bins defines the bins",
                 op=self._label,
                 argument="bin_boundaries",
             )
@@ -215,7 +215,7 @@ class Discretization(Adapted):
         self.begin()
 
     def _as_input(self, inputs: Any) -> Any:
-        return as_tensor(inputs)  # not in bfloat16, whose steps are larger than many bins
+        return as_tensor(inputs)  # not in bfloat16, which is coarser than many bins
 
     def begin(self) -> None:
         self._summary = np.zeros((2, 0), np.float32)
@@ -258,7 +258,7 @@ class Discretization(Adapted):
 
 
 def _compressed(summary: np.ndarray[Any, Any], part: float) -> np.ndarray[Any, Any]:
-    """Values and their weights, interpolated to so many that each has this part of the weight."""
+    """Values and their weights, interpolated to a number of values with equal weights."""
     if summary.shape[1] * part < 1:
         return summary
     places = part + np.arange(0.0, 1.0, part)

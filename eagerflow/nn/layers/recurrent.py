@@ -1,4 +1,4 @@
-"""Recurrent layers: a cell that goes along the steps of sequences."""
+"""Recurrent layers: a cell applied to the steps of sequences."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from eagerflow.variable import Variable
 __all__ = ["GRU", "LSTM", "RNN", "SimpleRNN"]
 
 CuDNN = Annotated[Any, choice("not a choice", "auto", True, False)]
-"""What Keras has for its GPU kernels; it changes nothing here."""
+"""Keras's argument for its GPU kernels; it has no effect here."""
 
 
 def scan(*args: Any, **options: Any) -> Any:
-    """``ef.scan``, loaded when a cell first goes along steps."""
+    """``ef.scan``, imported when a cell is first scanned."""
     from eagerflow.capture.control import scan as over_steps
 
     return over_steps(*args, **options)
@@ -47,7 +47,7 @@ def _steps_first(x: Any) -> Any:
 
 
 def _held(seen: Any, after: Any, before: Any) -> Any:
-    """What comes after a step where an example sees it, and else what was before."""
+    """New states of examples with a valid step, previous states of others."""
     return ops.where(spread(seen, after.ndim), after, before)
 
 
@@ -97,7 +97,7 @@ class Recurrent(Layer):
 
     @property
     def states(self) -> Any:
-        """The Variables in which a stateful layer keeps its states; None before it is built."""
+        """The Variables of a stateful layer's states; None before it is built."""
         return self._states.held
 
     @property
@@ -110,7 +110,7 @@ class Recurrent(Layer):
         return initial_state(self.cell, batch_size, self.compute_dtype)
 
     def reset_state(self) -> None:
-        """Let a stateful layer begin anew, with zeros."""
+        """Reset the states of a stateful layer to zeros."""
         for variable in tree.flatten(self.states)[0] if self.states else ():
             variable.assign(ops.zeros_like(variable.value))
 
@@ -145,7 +145,7 @@ class Recurrent(Layer):
             self._states = Untracked(kept)
 
     def _first(self, given: Any, batch: DimLike) -> list[Any] | None:
-        """The states before the first step; None for those that the cell begins with."""
+        """The initial states; None for the cell's own."""
         if given is None:
             if not self.stateful:
                 return None
@@ -195,13 +195,13 @@ class Recurrent(Layer):
         return (outputs, *states) if self.return_state else outputs
 
     def last(self, outputs: Tensor) -> Tensor:
-        """Of what there is at each step, that of the step which comes last."""
+        """The last step of per-step values."""
         return outputs[:, 0 if self.go_backwards else -1]
 
     def along(
         self, sequences: Tensor, states: list[Any] | None, mask: Any, training: bool
     ) -> tuple[Tensor, list[Any]]:
-        """The outputs of all steps, each at its place, and the states after the last."""
+        """The outputs of all steps in order, and the states after the last."""
         if states is None:
             states = self.get_initial_state(sequences.shape[0])
         own = step_of(self.cell, sequences.shape[0], training)
@@ -223,24 +223,23 @@ class Recurrent(Layer):
         return _steps_first(outputs), states
 
     def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:
-        """That of the inputs for the outputs of all steps; states have none."""
+        """The inputs' mask for the outputs of all steps; states have none."""
         return previous_mask if self.return_sequences else None
 
 
 class RNN(Recurrent):
-    """A layer in which any cell goes along the steps of sequences.
+    """A layer that applies any cell to the steps of sequences.
 
-    ``cell`` is one of ``SimpleRNNCell``, ``LSTMCell``, ``GRUCell``, a list of such, which stand on
-    one another, or one of your own: an object with ``call(inputs, states)`` that gives an output
-    and new states, and with ``state_size``, the width of its state, or a list for several; a
-    ``Layer`` if it has weights. Inputs have shape (batch, steps, ...). The output is that of the
-    last step, or with ``return_sequences`` that of all, (batch, steps, ...); ``return_state``
-    gives the states as well. ``go_backwards`` begins with the last step, and gives outputs in
-    that order. A ``stateful`` layer begins each batch with the states that the one before left,
-    until ``reset_state()``. Steps that a mask hides leave the states as they are, and repeat the
-    output before, or give zeros with ``zero_output_for_mask``. ``unroll`` is there for Keras's
-    sake and changes nothing. Raises ArgumentError for what is no cell, ShapeError for inputs
-    without steps.
+    ``cell`` is one of ``SimpleRNNCell``, ``LSTMCell``, ``GRUCell``, a list of these, which are
+    stacked, or a custom one: an object with ``call(inputs, states)`` that returns an output and new
+    states, and with ``state_size``, the width of its state, or a list for several; a ``Layer`` if
+    it has weights. Inputs have shape (batch, steps, ...). The output is that of the last step, or
+    with ``return_sequences`` that of all, (batch, steps, ...); ``return_state`` also returns the
+    states. ``go_backwards`` begins with the last step, and returns outputs in that order. A
+    ``stateful`` layer begins each batch with the final states of the previous one, until
+    ``reset_state()``. Masked steps leave the states unchanged, and repeat the previous output, or
+    give zeros with ``zero_output_for_mask``. ``unroll`` is accepted for compatibility with Keras
+    and has no effect. Raises ArgumentError for invalid cells, ShapeError for inputs without steps.
 
     >>> class Sum(ef.nn.Layer):
     ...     state_size = 1
@@ -263,7 +262,7 @@ class GatedOptions(RecurrentOptions, CellOptions, total=False):
 
 
 class GatedRecurrent(Recurrent):
-    """Base of layers that make their cell themselves: its arguments are theirs as well."""
+    """Base of layers that create their own cell: its arguments are also theirs."""
 
     cell_class: type[Layer]
     cell_rank: int | None = None
@@ -295,7 +294,7 @@ class GatedRecurrent(Recurrent):
 
 
 class UnitsRecurrent(GatedRecurrent):
-    """Base of SimpleRNN, LSTM and GRU: an op computes all steps at once where it can."""
+    """Base of SimpleRNN, LSTM and GRU: an op computes all steps at once if possible."""
 
     rank = 3
     cell: UnitsCell
@@ -315,7 +314,7 @@ class UnitsRecurrent(GatedRecurrent):
         return outputs, [self.last(x) for x in found] if wanted else []
 
     def _begins_with_zeros(self) -> bool:
-        """Whether it was not said how states begin."""
+        """Whether the initial states are the default."""
         own = type(self).get_initial_state, type(self.cell).get_initial_state
         return own == (Recurrent.get_initial_state, UnitsCell.get_initial_state)
 
@@ -345,12 +344,12 @@ class SimpleRNN(UnitsRecurrent):
 
 
 class LSTM(UnitsRecurrent):
-    """Long short-term memory: two states, of which one passes through steps almost untouched.
+    """Long short-term memory: two states, one of which passes through steps almost unchanged.
 
     ``units`` is the width of the output; inputs have shape (batch, steps, features). The arguments
     are those of ``LSTMCell`` and of ``RNN``; the states are h and c. With the usual activations all
-    steps are one op, ``ef.lstm``. ``use_cudnn`` is there for Keras's sake and changes nothing.
-    Raises ShapeError for inputs of another rank. Source: Hochreiter and Schmidhuber, "Long
+    steps are one op, ``ef.lstm``. ``use_cudnn`` is accepted for compatibility with Keras and has no
+    effect. Raises ShapeError for inputs of another rank. Source: Hochreiter and Schmidhuber, "Long
     short-term memory", 1997.
 
     >>> layer = ef.nn.LSTM(4, return_sequences=True, return_state=True)
@@ -383,8 +382,8 @@ class GRU(UnitsRecurrent):
 
     ``units`` is the width of the output; inputs have shape (batch, steps, features). The arguments
     are those of ``GRUCell`` and of ``RNN``. With the usual activations and ``reset_after`` all
-    steps are one op, ``ef.gru``. ``use_cudnn`` is there for Keras's sake and changes nothing.
-    Raises ShapeError for inputs of another rank. Source: Cho and others, arXiv:1406.1078.
+    steps are one op, ``ef.gru``. ``use_cudnn`` is accepted for compatibility with Keras and has no
+    effect. Raises ShapeError for inputs of another rank. Source: Cho and others, arXiv:1406.1078.
 
     >>> ef.nn.GRU(4)(ef.ones((2, 5, 3))).shape
     (2, 4)

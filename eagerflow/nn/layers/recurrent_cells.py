@@ -1,4 +1,4 @@
-"""Cells with gates: SimpleRNNCell, LSTMCell, GRUCell, and what they share."""
+"""Gated cells: SimpleRNNCell, LSTMCell, GRUCell, and their common base."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from eagerflow.variable import Variable
 __all__ = ["GRUCell", "LSTMCell", "SimpleRNNCell"]
 
 Masks = Sequence[Tensor]
-"""What dropout multiplies by: nothing, one tensor, or one for each gate."""
+"""The factor of dropout: none, one tensor, or one for each gate."""
 
 
 class CellOptions(LayerOptions, total=False):
-    """The arguments that all cells with gates share, beside ``activation`` and ``use_bias``."""
+    """The common arguments of gated cells, besides ``activation`` and ``use_bias``."""
 
     kernel_initializer: InitializerLike
     recurrent_initializer: InitializerLike
@@ -49,7 +49,7 @@ class CellOptions(LayerOptions, total=False):
 class GatedCell(Layer):
     """Base of cells: gates see the inputs through one kernel and the output before through another.
 
-    A subclass says how many ``gates`` and ``states`` it has, and gives ``step``.
+    A subclass defines the numbers of ``gates`` and ``states``, and ``step``.
     """
 
     gates = 1
@@ -97,7 +97,7 @@ class GatedCell(Layer):
         self.generator = None if seed is None else random.Generator(seed)
 
     def make_weights(self, kernel: Sizes, recurrent: Sizes, bias: Sizes) -> None:
-        """Make kernel, recurrent kernel and bias of these shapes."""
+        """Create kernel, recurrent kernel and bias of these shapes."""
         self.kernel = self._weight("kernel", kernel, "kernel")
         self.recurrent_kernel = self._weight("recurrent_kernel", recurrent, "recurrent")
         self.bias = self._weight("bias", bias, "bias") if self.use_bias else None
@@ -122,7 +122,7 @@ class GatedCell(Layer):
     def step(
         self, inputs: Tensor, states: list[Tensor], input_masks: Masks, output_masks: Masks
     ) -> list[Tensor]:
-        """The states after a step, of which the first is the output."""
+        """The states after a step, the first of which is the output."""
         raise ArgumentError("the class does not define step", op=type(self).__name__)
 
     def stepper(self, batch: DimLike, training: bool) -> Step:
@@ -140,7 +140,7 @@ class GatedCell(Layer):
         return self.stepper(inputs.shape[0], training)(inputs, states)
 
     def total(self, a: Tensor, u: Tensor) -> Tensor:
-        """What inputs and the output before bring to the gates, with the bias."""
+        """The contributions of inputs and of the previous output to the gates, with the bias."""
         whole = ops.add(a, u)
         return whole if self.bias is None else ops.add(whole, self.value(self.bias))
 
@@ -154,7 +154,7 @@ class GatedCell(Layer):
         return of_inputs, self.drawn(self.recurrent_dropout, self.gates, shape, training)
 
     def drawn(self, rate: float, count: int, shape: Any, training: bool) -> Masks:
-        """As many masks as ``count`` says; none where nothing is dropped."""
+        """``count`` masks; none without dropout."""
         if not training or not rate:
             return []
         ones = ops.ones(shape, dtype=self.compute_dtype)
@@ -163,7 +163,7 @@ class GatedCell(Layer):
     def through(
         self, x: Tensor, kernel: Tensor, masks: Masks, product: Callable[..., Tensor] = ops.matmul
     ) -> Tensor:
-        """The product of ``x``, with what the masks leave of it, and a kernel of all gates."""
+        """The product of ``x``, after dropout by the masks, with a kernel of all gates."""
         if not masks:
             return product(x, kernel)
         if len(masks) == 1:
@@ -176,11 +176,11 @@ class GatedCell(Layer):
 
 
 class UnitsCell(GatedCell):
-    """Base of cells over vectors, whose states have a width of ``units``."""
+    """Base of cells over vectors, with states of width ``units``."""
 
     units: int
     op: Callable[..., Any]
-    """What computes all steps at once, with the usual activations."""
+    """The op that computes all steps at once, for the usual activations."""
 
     def build(self, input_shape: Shape) -> None:
         self.input_sizes = (input_shape[-1],)
@@ -208,7 +208,7 @@ class UnitsCell(GatedCell):
         return [ops.zeros(shape, dtype=self.compute_dtype) for _ in range(self.states)]
 
     def by_op(self, training: bool) -> bool:
-        """Whether ``over_steps`` does what this cell does."""
+        """Whether ``over_steps`` is equivalent to this cell."""
         usual = self.activation is ops.tanh
         return usual and not (training and self.recurrent_dropout)
 
@@ -217,7 +217,7 @@ class UnitsCell(GatedCell):
     ) -> tuple[Tensor, ...]:
         """The states after each step of whole sequences, (batch, steps, units) each.
 
-        ``states`` are those before the first step, or None for zeros.
+        ``states`` are the initial ones, or None for zeros.
         """
         states = [None] * self.states if states is None else states
         for drawn in self.draw(inputs.shape[0], training)[0]:
@@ -232,7 +232,7 @@ class SimpleRNNCell(UnitsCell):
 
     ``units`` is the width of the output h, which is the state. In training ``dropout`` is the rate
     at which inputs are set to zero, ``recurrent_dropout`` that of h. Called with inputs (batch,
-    features) and the state, in a list or not; gives the output and the state.
+    features) and the state, in a list or not; returns the output and the state.
 
     >>> cell = ef.nn.SimpleRNNCell(2, kernel_initializer="ones")
     >>> cell(ef.ones((1, 3)), [ef.zeros((1, 2))])[0]
@@ -268,11 +268,11 @@ def lstm_step(cell: Any, gates: Tensor, c: Tensor) -> list[Tensor]:
 class LSTMCell(UnitsCell):
     """A step of a long short-term memory, with the states h, which is the output, and c.
 
-    ``units`` is the width of each. The four gates lie side by side in the weights: input, forget,
+    ``units`` is the width of each. The weights of the four gates are concatenated: input, forget,
     content, output; ``recurrent_activation`` is that of the gates, ``activation`` that of content
     and output. With ``unit_forget_bias`` the bias of the forget gate begins with 1. ``dropout`` and
     ``recurrent_dropout`` are the rates at which inputs and h are set to zero in training. Called
-    with inputs (batch, features) and [h, c]; gives the output and [h, c]. Source: Hochreiter and
+    with inputs (batch, features) and [h, c]; returns the output and [h, c]. Source: Hochreiter and
     Schmidhuber, "Long short-term memory", 1997.
 
     >>> cell = ef.nn.LSTMCell(2)
@@ -314,12 +314,12 @@ class LSTMCell(UnitsCell):
 class GRUCell(UnitsCell):
     """A step of gated recurrent units: the output is the state.
 
-    ``units`` is its width. The gates lie side by side in the weights: update, reset, content;
+    ``units`` is its width. The weights of the gates are concatenated: update, reset, content;
     ``recurrent_activation`` is that of the gates, ``activation`` that of the content. With
     ``reset_after`` the reset gate acts on the product of h and the recurrent kernel, which has a
-    bias of its own (the bias has two rows), else on h itself. ``dropout`` and
+    separate bias (the bias has two rows), otherwise on h itself. ``dropout`` and
     ``recurrent_dropout`` are the rates at which inputs and h are set to zero in training. Called
-    with inputs (batch, features) and the state, in a list or not; gives the output and the state.
+    with inputs (batch, features) and the state, in a list or not; returns the output and the state.
     Source: Cho and others, arXiv:1406.1078.
 
     >>> ef.nn.GRUCell(2)(ef.ones((1, 3)), ef.zeros((1, 2)))[0].shape

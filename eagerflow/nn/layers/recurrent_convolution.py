@@ -1,4 +1,4 @@
-"""Recurrent layers over images: an LSTM whose products are convolutions."""
+"""Recurrent layers over images: an LSTM with convolutions as products."""
 
 from __future__ import annotations
 
@@ -128,14 +128,14 @@ class ConvLSTM(GatedRecurrent):
 
 
 class ConvLSTM1D(ConvLSTM):
-    """An LSTM over signals, whose products are convolutions with ``filters`` windows.
+    """A convolutional LSTM over signals, with ``filters`` windows.
 
     Inputs have shape (batch, steps, length, channels); the states and the output of a step have
     shape (batch, positions, filters). ``kernel_size``, ``strides``, ``padding`` and
     ``dilation_rate`` are those of the convolution of the inputs; that of the states has windows of
     the same size, and keeps theirs. The other arguments are those of ``LSTM``. Raises ShapeError
-    for inputs of another rank or of unknown length, ArgumentError for options that do not exist.
-    Source: Shi and others, arXiv:1506.04214.
+    for inputs of another rank or of unknown length, ArgumentError for invalid options. Source: Shi
+    and others, arXiv:1506.04214.
 
     >>> ef.nn.ConvLSTM1D(2, 3, padding="same")(ef.ones((1, 4, 6, 1))).shape
     (1, 6, 2)
@@ -146,7 +146,7 @@ class ConvLSTM1D(ConvLSTM):
 
 
 class ConvLSTM2D(ConvLSTM):
-    """An LSTM over images, whose products are convolutions with ``filters`` windows.
+    """A convolutional LSTM over images, with ``filters`` windows.
 
     Inputs have shape (batch, steps, rows, columns, channels); the states and the output of a step
     have shape (batch, rows, columns, filters). Arguments and errors are those of ``ConvLSTM1D``,
@@ -161,7 +161,7 @@ class ConvLSTM2D(ConvLSTM):
 
 
 class ConvLSTM3D(ConvLSTM):
-    """An LSTM over volumes, whose products are convolutions with ``filters`` windows.
+    """A convolutional LSTM over volumes, with ``filters`` windows.
 
     Inputs have shape (batch, steps, planes, rows, columns, channels); the states and the output of
     a step have shape (batch, planes, rows, columns, filters). Arguments and errors are those of

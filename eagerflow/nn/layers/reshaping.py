@@ -1,4 +1,4 @@
-"""Layers that move, repeat, cut off or add values: no weights, nothing computed."""
+"""Layers that move, repeat, crop or pad values: no weights, no arithmetic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Permute(Layer):
     """The axes of each example in another order.
 
     ``dims`` numbers the axes from 1 on, as the batch axis stays: (2, 1) swaps two. Raises
-    ArgumentError for what is no order, ShapeError for inputs with another number of axes.
+    ArgumentError for invalid permutations, ShapeError for inputs with another number of axes.
 
     >>> ef.nn.Permute((2, 1))(ef.ones((5, 3, 4))).shape
     (5, 4, 3)
@@ -109,7 +109,7 @@ class Cropping1D(_Cropping):
     """Signals without their first and last steps.
 
     Inputs have shape (batch, steps, channels); ``cropping`` is a number for both ends, or a pair
-    (first, last). Raises ArgumentError for negative numbers, ShapeError where nothing is left.
+    (first, last). Raises ArgumentError for negative numbers, ShapeError if nothing is left.
 
     >>> ef.nn.Cropping1D((1, 2))(ef.ones((2, 6, 4))).shape
     (2, 3, 4)
@@ -123,7 +123,7 @@ class Cropping2D(_Cropping):
 
     Inputs have shape (batch, rows, columns, channels); ``cropping`` is a number for all ends, one
     for rows and one for columns, or two pairs ((top, bottom), (left, right)). Raises ArgumentError
-    for negative numbers, ShapeError where nothing is left.
+    for negative numbers, ShapeError if nothing is left.
 
     >>> ef.nn.Cropping2D(((1, 2), (0, 1)))(ef.ones((2, 6, 6, 3))).shape
     (2, 3, 5, 3)
@@ -173,7 +173,7 @@ class _ZeroPadding(SpatialLayer):
 
 
 class ZeroPadding1D(_ZeroPadding):
-    """Signals with steps of zeros before and behind them.
+    """Signals padded with zeros before and after.
 
     Inputs have shape (batch, steps, channels); ``padding`` is a number for both ends, or a pair
     (first, last). Raises ArgumentError for negative numbers.

@@ -1,4 +1,4 @@
-"""Layers that give images other sizes or another range: no weights."""
+"""Layers that resize images or rescale their values: no weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Interpolation = Annotated[
 
 
 class _UpSampling(SpatialLayer):
-    """Base of layers that make spatial axes longer by whole factors."""
+    """Base of layers that upsample spatial axes by integer factors."""
 
     size: tuple[int, ...]
     interpolation = "nearest"
@@ -104,7 +104,7 @@ class UpSampling3D(_UpSampling):
 
 
 class _ImageLayer(Layer):
-    """Base of layers that give single images, or batches of them, one height and width."""
+    """Base of layers that resize single images, or batches of them, to one height and width."""
 
     supports_masking = False
     height: int
@@ -141,10 +141,10 @@ class Resizing(_ImageLayer):
 
     Inputs have shape (batch, rows, columns, channels), or that of one image; integers stay
     integers, rounded. ``interpolation`` is ``"bilinear"``, ``"nearest"``, ``"bicubic"``,
-    ``"lanczos3"`` or ``"lanczos5"``; with ``antialias`` it looks at all pixels that a smaller image
-    leaves out. So that nothing is stretched, ``crop_to_aspect_ratio`` takes a part of the image,
-    and ``pad_to_aspect_ratio`` puts ``fill_value`` around it. Raises ArgumentError for other
-    options, ShapeError for other inputs.
+    ``"lanczos3"`` or ``"lanczos5"``; with ``antialias``, downsampling averages over all pixels. To
+    preserve the aspect ratio, ``crop_to_aspect_ratio`` uses a part of the image, and
+    ``pad_to_aspect_ratio`` pads it with ``fill_value``. Raises ArgumentError for other options,
+    ShapeError for other inputs.
 
     >>> ef.nn.Resizing(2, 4)(ef.ones((1, 5, 5, 3))).shape
     (1, 2, 4, 3)

@@ -1,4 +1,4 @@
-"""What layers over channels-last signals, images and volumes share: a class for each rank."""
+"""Common parts of layers over channels-last signals, images and volumes: a class per rank."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AXES = {1: ("steps",), 2: ("rows", "columns"), 3: ("planes", "rows", "columns")
 class SpatialLayer(Layer):
     """Base of layers over (batch, *spatial, channels), with a subclass for each ``rank``.
 
-    Masks of steps end here, as in Keras: the axes behind are others.
+    Masks of steps end here, as in Keras: the outputs have other axes.
     """
 
     supports_masking = False
@@ -51,7 +51,7 @@ class SpatialLayer(Layer):
             setattr(self, name, self._integers(name, getattr(self, name), self.rank, least))
 
     def margins(self, name: str) -> None:
-        """Make pairs (before, behind) of this attribute, one for each spatial axis."""
+        """Convert this attribute to pairs (before, after), one for each spatial axis."""
         given = getattr(self, name)
         spread = isinstance(given, tuple | list) and self.rank > 1
         items = tuple(given) if spread else (given,) * self.rank
@@ -76,5 +76,5 @@ class SpatialLayer(Layer):
         return f"(batch, {', '.join(_AXES[self.rank])}, channels)"
 
     def expect_layout(self, inputs: Tensor, channels: Any = None) -> None:
-        """Raise a ShapeError unless the inputs have the layer's axes, and so many channels."""
+        """Raise a ShapeError unless the inputs have the layer's axes and number of channels."""
         self.expect(inputs, rank=self.rank + 2, last=channels)

@@ -21,10 +21,10 @@ __all__ = ["SpectralNormalization"]
 
 
 class SpectralNormalization(Wrapper):
-    """A layer whose kernel is divided by its largest singular value in every call in training.
+    """Wraps a layer and divides its kernel by the largest singular value on each training call.
 
-    ``layer`` has a ``kernel`` or ``embeddings``, whose last axis holds the outputs; the value is
-    found by ``power_iterations`` steps, which go on from those of the call before. Raises
+    ``layer`` has a ``kernel`` or ``embeddings``, whose last axis is that of outputs; the value is
+    estimated by ``power_iterations`` steps, which continue from the previous call. Raises
     ArgumentError for other layers. Source: Miyato and others, arXiv:1802.05957.
 
     >>> layer = ef.nn.SpectralNormalization(ef.nn.Dense(2), power_iterations=20)

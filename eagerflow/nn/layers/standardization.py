@@ -35,10 +35,10 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 class Normalization(Layer):
     """Inputs less the mean of a data set, divided by its standard deviation.
 
-    Along ``axis``, an integer or several, elements have a mean and a variance of their own; None
-    is one for all. They are given as ``mean`` and ``variance``, or found by ``adapt``, which is
-    called before training. ``invert`` makes data of what was normalized. Raises ArgumentError
-    where one statistic is given without the other, ShapeError where their shapes do not fit.
+    Along ``axis``, an integer or several, elements have separate means and variances; None uses one
+    for all. They are given as ``mean`` and ``variance``, or computed by ``adapt``, which is called
+    before training. ``invert`` reverses the normalization. Raises ArgumentError if one statistic is
+    given without the other, ShapeError for mismatched shapes.
 
     >>> layer = ef.nn.Normalization()
     >>> layer.adapt(np.array([[1.0, 10.0], [3.0, 30.0]]))
@@ -48,7 +48,7 @@ class Normalization(Layer):
 
     _renewed = frozenset({"mean", "variance"})
     axis: tuple[int, ...]
-    mean: Any  # an array where it was given, else a Variable
+    mean: Any  # an array if given, otherwise a Variable
     variance: Any
     invert: bool
 
@@ -104,10 +104,10 @@ class Normalization(Layer):
         return ops.reshape(ops.astype(known, self.compute_dtype), self.placed)
 
     def adapt(self, data: TensorLike | Iterable[Any]) -> None:
-        """Find mean and variance of ``data`` anew.
+        """Compute mean and variance from ``data``.
 
-        ``data`` is an array or a tensor, or gives batches, of which pairs (x, y) count by x.
-        Raises ArgumentError where there are none, or where the statistics were given.
+        ``data`` is an array, a tensor, or an iterable of batches, with x used of pairs (x, y).
+        Raises ArgumentError without data, or if the statistics were given.
         """
         if self.given is not None:
             raise ArgumentError("mean and variance were given", op=f"{self._label}.adapt")

@@ -47,11 +47,11 @@ class TextVectorization(HostLayer, Adapted):
 
     ``standardize`` is ``"lower_and_strip_punctuation"``, ``"lower"``, ``"strip_punctuation"`` (all
     of ASCII), None, or a function of an array of texts. ``split`` is ``"whitespace"``,
-    ``"character"``, None, or a function that gives a list of tokens for each text. ``ngrams``
-    joins up to so many neighbours, or as many as each number of a tuple says. ``vocabulary`` and
-    the arguments behind it are those of StringLookup: without one, ``adapt`` learns it.
-    ``output_mode="int"`` gives the indices, with 0 behind the end of a text and 1 for unknown
-    tokens, cut or filled to ``output_sequence_length``.
+    ``"character"``, None, or a function that returns a list of tokens for each text. ``ngrams``
+    joins up to that many adjacent tokens, or the numbers in a tuple. ``vocabulary`` and the
+    arguments after it are those of StringLookup: without one, ``adapt`` learns it.
+    ``output_mode="int"`` returns the indices, with 0 after the end of a text and 1 for unknown
+    tokens, truncated or padded to ``output_sequence_length``.
 
     Inputs are an array or a list of texts on the host, of shape (batch,) or (batch, 1); outputs
     have shape (batch, tokens). Raises CaptureError within a graph, ShapeError for other shapes.

@@ -1,4 +1,4 @@
-"""Layers around layers: both ways along a sequence, and each step by itself."""
+"""Wrappers of layers: both directions of a sequence, and each step separately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Bidirectional", "TimeDistributed", "Wrapper"]
 
 
 def _layer(value: Any) -> Layer:
-    """A layer from itself or its configuration; ArgumentError for others."""
+    """A layer from itself or its configuration; ArgumentError for other values."""
     known = isinstance(value, Layer | dict)
     require(known, value, "not a layer", expected="a Layer, or its configuration")
     found: Layer = from_config("layer", value, layer_classes, callable)
@@ -31,7 +31,7 @@ LayerLike = Annotated[Any, _layer]
 
 
 class Wrapper(Layer):
-    """Base of layers around another ``layer``, whose weights are theirs.
+    """Base of wrappers of another ``layer``, whose weights are theirs.
 
     >>> class Twice(ef.nn.Wrapper):
     ...     def call(self, inputs):
@@ -54,15 +54,15 @@ def _again(layer: Any, prefix: str, **changes: Any) -> Any:
 
 
 class Bidirectional(Layer):
-    """A recurrent layer twice, with weights of its own for each direction.
+    """A recurrent layer in both directions, each with its own weights.
 
-    ``layer`` goes forward, and one like it, or ``backward_layer``, goes backwards; both are made
-    anew from their arguments, so that nothing is shared with ``layer``. ``merge_mode`` says how
-    the outputs are joined: ``"concat"``, ``"sum"``, ``"mul"``, ``"ave"`` (the mean), or None for a
-    pair. With ``return_state`` the states of both follow. ``initial_state`` are those of the one
-    and then of the other; ``weights`` are values of all weights to begin with. Outputs of all
-    steps are zeros where a mask is False. Raises ArgumentError for layers that do not fit
-    together. Source: Schuster and Paliwal, 1997.
+    ``layer`` runs forward, and a copy, or ``backward_layer``, runs backwards; both are
+    reconstructed from their arguments, so that nothing is shared with ``layer``. ``merge_mode`` is
+    the combination of outputs: ``"concat"``, ``"sum"``, ``"mul"``, ``"ave"`` (the mean), or None
+    for a pair. With ``return_state`` the states of both follow. ``initial_state`` are those of the
+    one and then of the other; ``weights`` are values of all weights to begin with. Outputs of all
+    steps are zeros where a mask is False. Raises ArgumentError for layers that do not fit together.
+    Source: Schuster and Paliwal, 1997.
 
     >>> layer = ef.nn.Bidirectional(ef.nn.LSTM(4, return_sequences=True))
     >>> layer(ef.ones((2, 5, 3))).shape
@@ -137,12 +137,12 @@ class Bidirectional(Layer):
 
     @property
     def states(self) -> Any:
-        """The Variables in which both layers keep their states; None if they keep none."""
+        """The Variables of both layers' states; None if they keep none."""
         parts = [part.states for part in (self.forward_layer, self.backward_layer)]
         return None if None in parts else [*parts[0], *parts[1]]
 
     def reset_state(self) -> None:
-        """Let stateful layers begin anew, with zeros."""
+        """Reset the states of stateful layers to zeros."""
         self.forward_layer.reset_state()
         self.backward_layer.reset_state()
 
@@ -189,7 +189,7 @@ class Bidirectional(Layer):
         return total if self.merge_mode == "sum" else ops.divide(total, 2)
 
     def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:
-        """That of the inputs for the outputs of all steps; states have none."""
+        """The inputs' mask for the outputs of all steps; states have none."""
         if not self.return_sequences:
             return None
         return (previous_mask, previous_mask) if self.merge_mode is None else previous_mask
@@ -198,10 +198,10 @@ class Bidirectional(Layer):
 class TimeDistributed(Wrapper):
     """A layer that is given each step of sequences by itself.
 
-    Inputs have shape (batch, steps, ...), and ``layer`` gets (batch, ...). Steps are further
-    examples to a layer whose weights are all trained; one that keeps a state, such as
-    BatchNormalization, is called step after step. Raises ShapeError for inputs without steps and
-    for masks of another shape.
+    Inputs have shape (batch, steps, ...), and ``layer`` gets (batch, ...). Steps are treated as
+    examples for a layer with only trained weights; one that keeps state, such as
+    BatchNormalization, is called step by step. Raises ShapeError for inputs without steps and for
+    masks of another shape.
 
     >>> ef.nn.TimeDistributed(ef.nn.Dense(4))(ef.ones((2, 5, 3))).shape
     (2, 5, 4)

@@ -1,7 +1,7 @@
 """Losses: how far predictions are from targets, one number per example, then the mean.
 
 Each is a class, whose objects are called with ``(y_true, y_pred, sample_weight=None)``, and a
-function ``(y_true, y_pred)`` that gives the numbers of the examples.
+function ``(y_true, y_pred)`` that returns the numbers of the examples.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ _TABLE = {snake_case(cls.__name__): cls for cls in _CLASSES} | _ALIASES
 
 
 def get(identifier: Any) -> Any:
-    """The loss that a name, a configuration, a loss or a function stands for.
+    """Return the loss for a name, a configuration, a loss or a function.
 
     >>> ef.nn.losses.get("mse")
     <MeanSquaredError: sum_over_batch_size>

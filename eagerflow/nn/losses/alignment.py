@@ -82,9 +82,9 @@ def class_numbers(
     one_hot: str | None = None,
     axis: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    """Integers, and predictions that have one more axis, that of the classes.
+    """Integers, and predictions with an additional axis of classes.
 
-    An axis of size 1 in its place is taken away. ``one_hot`` names what takes targets of the
+    An axis of size 1 in its place is removed. ``one_hot`` names the alternative for targets in the
     shape of the predictions.
     """
     labels, y_pred = as_tensor(y_true), as_tensor(y_pred)

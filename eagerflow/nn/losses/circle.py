@@ -28,15 +28,14 @@ def circle(
     gamma: float = 80.0,
     margin: float = 0.4,
 ) -> Tensor:
-    """How little embeddings are like those of their class, and how much like those of others.
+    """The dissimilarity of embeddings within a class, and their similarity to other classes.
 
-    ``y_true`` holds class numbers of shape (batch,) or (batch, 1), ``y_pred`` embeddings of
-    length 1 and shape (batch, features). They are compared with each other, or with
-    ``ref_embeddings`` (references, features) of the classes ``ref_labels``; an example is not
-    compared with itself with ``remove_diagonal``. ``gamma`` is the scale and ``margin`` what
-    similarity has to keep. A mask of the result leaves out examples that cost nothing. Raises
-    ShapeError where the shapes do not fit. Source: Sun et al., 2020,
-    https://arxiv.org/abs/2002.10857.
+    ``y_true`` holds class numbers of shape (batch,) or (batch, 1), ``y_pred`` embeddings of length
+    1 and shape (batch, features). They are compared with each other, or with ``ref_embeddings``
+    (references, features) of the classes ``ref_labels``; an example is not compared with itself
+    with ``remove_diagonal``. ``gamma`` is the scale and ``margin`` the margin of similarity. A mask
+    of the result excludes examples without a loss. Raises ShapeError for mismatched shapes. Source:
+    Sun et al., 2020, https://arxiv.org/abs/2002.10857.
 
     >>> ef.nn.losses.circle([0, 0, 1], [[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]])
     Tensor([38.4  , 60.928,  0.   ], float32, cpu:0)
@@ -81,7 +80,7 @@ class Circle(FunctionLoss):
     """Embeddings of one class are to be close together, and far from those of other classes.
 
     Targets are class numbers, predictions embeddings of length 1. ``gamma`` is the scale,
-    ``margin`` what similarity has to keep; an example is not compared with itself with
+    ``margin`` the margin of similarity; an example is not compared with itself with
     ``remove_diagonal``. Source: Sun et al., 2020, https://arxiv.org/abs/2002.10857.
 
     >>> loss = ef.nn.losses.Circle(gamma=1.0)

@@ -15,9 +15,9 @@ __all__ = ["CTC", "ctc"]
 
 
 def ctc(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """The cost of label sequences whose times are not known, as ``ef.ctc_loss`` has it.
+    """The loss of unaligned label sequences, as for ``ef.ctc_loss``.
 
-    ``y_true`` holds class numbers of shape (batch, length), filled up with 0, which is also the
+    ``y_true`` holds class numbers of shape (batch, length), padded with 0, which is also the
     class of blanks; ``y_pred`` holds logits of shape (batch, times, classes). Raises ShapeError
     for other shapes. Source: Graves et al., 2006.
 
@@ -40,10 +40,10 @@ def ctc(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 
 class CTC(FunctionLoss):
-    """The cost of label sequences whose times are not known; Graves et al., 2006.
+    """The loss of unaligned label sequences; Graves et al., 2006.
 
-    Targets are class numbers of shape (batch, length), filled up with 0, which is also the class
-    of blanks; predictions are logits of shape (batch, times, classes).
+    Targets are class numbers of shape (batch, length), padded with 0, which is also the class of
+    blanks; predictions are logits of shape (batch, times, classes).
 
     >>> ef.nn.losses.CTC()([[1, 0]], ef.zeros((1, 3, 2)))
     Tensor(0.2877, float32, cpu:0)

@@ -35,10 +35,9 @@ def binary_focal_crossentropy(
 ) -> Tensor:
     """Mean along ``axis`` of yes-or-no cross-entropies times ``(1 - p) ** gamma``.
 
-    ``p`` is the predicted probability of what is right. With ``apply_class_balancing`` a yes
-    counts ``alpha`` and a no ``1 - alpha``. Other arguments are those of
-    ``binary_crossentropy``. Raises ShapeError where the shapes differ. Source: Lin et al.,
-    2017, https://arxiv.org/abs/1708.02002.
+    ``p`` is the predicted probability of the target. With ``apply_class_balancing`` a yes counts
+    ``alpha`` and a no ``1 - alpha``. Other arguments are those of ``binary_crossentropy``. Raises
+    ShapeError where the shapes differ. Source: Lin et al., 2017, https://arxiv.org/abs/1708.02002.
 
     >>> ef.nn.losses.binary_focal_crossentropy([[1.0]], [[0.5]])
     Tensor([0.1733], float32, cpu:0)
@@ -79,11 +78,11 @@ def categorical_focal_crossentropy(
 
 
 class BinaryFocalCrossentropy(FunctionLoss):
-    """Yes-or-no cross-entropy in which predictions that are nearly right count little.
+    """Binary cross-entropy in which easy examples count little.
 
-    Each is multiplied by ``(1 - p) ** gamma``, where ``p`` is the predicted probability of what
-    is right; with ``apply_class_balancing`` also by ``alpha`` for a yes and ``1 - alpha`` for a
-    no. Source: Lin et al., 2017, https://arxiv.org/abs/1708.02002.
+    Each is multiplied by ``(1 - p) ** gamma``, where ``p`` is the predicted probability of the
+    target; with ``apply_class_balancing`` also by ``alpha`` for a yes and ``1 - alpha`` for a no.
+    Source: Lin et al., 2017, https://arxiv.org/abs/1708.02002.
 
     >>> ef.nn.losses.BinaryFocalCrossentropy()([[1.0], [1.0]], [[0.5], [1.0]])
     Tensor(0.0866, float32, cpu:0)
@@ -111,7 +110,7 @@ class BinaryFocalCrossentropy(FunctionLoss):
 
 
 class CategoricalFocalCrossentropy(FunctionLoss):
-    """Cross-entropy of classes in which predictions that are nearly right count little.
+    """Categorical cross-entropy in which easy examples count little.
 
     Each class counts ``alpha * (1 - p) ** gamma``, where ``p`` is its predicted probability;
     ``alpha`` is a factor, or one for each class. Source: Lin et al., 2017,

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _shortfall(name: str, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """What each prediction lacks to the margin; targets are -1 and 1, or all are 0 and 1."""
+    """The distance of each prediction to the margin; targets are -1 and 1, or 0 and 1."""
     y_true, y_pred = same_shape(name, y_true, y_pred)
     binary = ops.all(ops.logical_or(ops.equal(y_true, 0.0), ops.equal(y_true, 1.0)))
     sides = ops.where(binary, y_true * 2.0 - 1.0, y_true)
@@ -51,7 +51,7 @@ def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 
 def categorical_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """How far the right class is from leading all others by 1, along the last axis.
+    """The distance of the right class to a margin of 1 over other classes, along the last axis.
 
     ``y_true`` is one-hot, in the shape (..., classes) of ``y_pred``. Raises ShapeError where
     the shapes differ.
@@ -86,7 +86,7 @@ class SquaredHinge(FunctionLoss):
 
 
 class CategoricalHinge(FunctionLoss):
-    """Mean of what the right class lacks to lead all others by 1; Crammer and Singer, 2001.
+    """Mean distance of the right class to a margin of 1 over others; Crammer and Singer, 2001.
 
     >>> ef.nn.losses.CategoricalHinge()([[0.0, 1.0]], [[0.5, 1.0]])
     Tensor(0.5, float32, cpu:0)

@@ -1,4 +1,4 @@
-"""The base of losses: from one number per example to the number that training makes small."""
+"""The base of losses: from one number per example to the number that is minimized."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _precision(dtype: Any) -> DType:
 
 
 Precision = Annotated[Any, lambda dtype: None if dtype is None else _precision(dtype)]
-"""The dtype to compute in, or a policy that has one; None: the predictions', at least float32."""
+"""The dtype of the computation, or a policy with one; None: the predictions', at least float32."""
 
 
 class LossOptions(TypedDict, total=False):
@@ -48,13 +48,13 @@ class LossOptions(TypedDict, total=False):
 
 
 class Loss(Configured):
-    """Base of losses: a subclass gives ``call(y_true, y_pred)``, one number per example.
+    """Base of losses: a subclass defines ``call(y_true, y_pred)``, one number per example.
 
     The object is called with ``(y_true, y_pred, sample_weight=None)``. ``reduction`` is
     ``"sum_over_batch_size"`` or ``"mean"`` (the mean over all numbers),
     ``"mean_with_sample_weight"`` (divided by the sum of the weights), ``"sum"`` or ``"none"``.
-    What the mask of the predictions leaves out is not counted. ``dtype`` is that of the
-    computation: None is that of the predictions, and float32 for half precision.
+    Masked predictions are not counted. ``dtype`` is that of the computation: None is that of the
+    predictions, and float32 for half precision.
 
     >>> class Distance(ef.nn.losses.Loss):
     ...     def call(self, y_true, y_pred):
@@ -103,14 +103,14 @@ class Loss(Configured):
 
 
 def _mask(values: Tensor, y_pred: Any, name: str) -> Tensor | None:
-    """1 for each number that counts, 0 for the others: by masks of predictions and of values."""
+    """1 for each valid number, 0 for masked ones: by masks of predictions and of values."""
     masks = [mask for mask in (mask_of(x) for x in (y_pred, values)) if mask is not None]
     found: list[Any] = [weight_for(values, mask, name, "mask") for mask in masks]
     return found[0] * found[1] if len(found) == 2 else found[0] if found else None
 
 
 class FunctionLoss(Loss):
-    """A loss that is a function; what this takes beside targets and predictions are attributes."""
+    """A loss by a function; its parameters besides targets and predictions are attributes."""
 
     function: Callable[..., Tensor]
 

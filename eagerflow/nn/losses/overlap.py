@@ -16,8 +16,8 @@ __all__ = ["Dice", "Tversky", "dice", "tversky"]
 def dice(y_true: TensorLike, y_pred: TensorLike, axis: Axes = None) -> Tensor:
     """1 less twice the overlap of two regions, as a share of their sizes.
 
-    ``y_true`` and ``y_pred`` have equal shapes and say from 0 to 1 what belongs to a region,
-    which lies along ``axis``, an axis, several, or None for all. Raises ShapeError where the
+    ``y_true`` and ``y_pred`` have equal shapes and are the membership in a region, from 0 to 1; a
+    region extends along ``axis``, an axis, several, or None for all. Raises ShapeError where the
     shapes differ. Source: Dice, 1945.
 
     >>> ef.nn.losses.dice([[0.0, 1.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]], axis=1)
@@ -36,10 +36,10 @@ def tversky(
     beta: float = 0.5,
     axis: Axes = None,
 ) -> Tensor:
-    """1 less the overlap of two regions, as a share of it and of what only one of them has.
+    """1 minus the overlap of two regions, as a share of it and of their weighted differences.
 
-    What is missed counts ``alpha``, what is too much ``beta``; other arguments are those of
-    ``dice``. Raises ShapeError where the shapes differ. Source: Salehi et al., 2017,
+    False negatives have the weight ``alpha``, false positives ``beta``; other arguments are those
+    of ``dice``. Raises ShapeError where the shapes differ. Source: Salehi et al., 2017,
     https://arxiv.org/abs/1706.05721.
 
     >>> ef.nn.losses.tversky([[0.0, 1.0, 1.0]], [[0.0, 1.0, 0.0]], alpha=1.0)
@@ -73,7 +73,7 @@ class Dice(FunctionLoss):
 
 
 class Tversky(FunctionLoss):
-    """Like ``Dice``, with weights for what is missed and for what is too much.
+    """Like ``Dice``, with weights for false negatives and false positives.
 
     Source: Salehi et al., 2017, https://arxiv.org/abs/1706.05721.
 

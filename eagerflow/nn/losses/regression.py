@@ -84,7 +84,7 @@ def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Te
 def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Mean over the last axis of the squared differences of ``log(1 + y)``.
 
-    ``y_true`` and ``y_pred`` have equal shapes; what is below 1e-7 counts as that. Raises
+    ``y_true`` and ``y_pred`` have equal shapes; smaller values than 1e-7 are replaced by it. Raises
     ShapeError where the shapes differ.
 
     >>> ef.nn.losses.mean_squared_logarithmic_error([[0.0, 1.0]], [[0.0, 3.0]])
@@ -123,8 +123,8 @@ def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """The cosine of the angle between targets and predictions along ``axis``, negated.
 
-    ``y_true`` and ``y_pred`` have equal shapes; the result is -1 where they point the same way.
-    Raises ShapeError where the shapes differ.
+    ``y_true`` and ``y_pred`` have equal shapes; the result is -1 for equal directions. Raises
+    ShapeError where the shapes differ.
 
     >>> ef.nn.losses.cosine_similarity([[0.0, 1.0], [1.0, 1.0]], [[0.0, 2.0], [1.0, -1.0]])
     Tensor([-1., -0.], float32, cpu:0)

@@ -167,7 +167,7 @@ _TABLE = {snake_case(cls.__name__): cls for cls in _CLASSES} | _ALIASES
 
 
 def get(identifier: Any) -> Any:
-    """The metric that a name, a configuration, a metric, a loss or a function stands for.
+    """Return the metric for a name, a configuration, a metric, a loss or a function.
 
     >>> ef.nn.metrics.get("accuracy")
     <Accuracy accuracy>
@@ -188,10 +188,10 @@ _BY_LOSS = {
 
 
 def metric_for(identifier: Any, loss: Any) -> Any:
-    """Like ``get``, but "accuracy" is the one that goes with the model's loss.
+    """Like ``get``, but "accuracy" is the one that matches the model's loss.
 
-    The shapes alone cannot tell targets of one class number from a single probability; they
-    decide where the loss does not say it.
+    Shapes cannot distinguish class numbers from single probabilities; they decide only if the loss
+    does not.
 
     >>> ef.nn.metrics.metric_for("acc", ef.nn.losses.BinaryCrossentropy())
     <BinaryAccuracy acc>

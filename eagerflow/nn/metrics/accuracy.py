@@ -1,4 +1,4 @@
-"""Accuracies: how often predictions are right."""
+"""Accuracies: the frequency of correct predictions."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ def accuracy_by_shape(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 
 class Accuracy(FunctionMetric):
-    """How often predictions are equal to their targets.
+    """The frequency with which predictions equal their targets.
 
-    The name ``"accuracy"`` in ``compile`` means the one of the others that fits the model.
+    The name ``"accuracy"`` in ``compile`` selects the variant that fits the model.
 
     >>> ef.nn.metrics.Accuracy()([1, 2, 3, 4], [1, 2, 0, 4])
     Tensor(0.75, float32, cpu:0)
@@ -135,7 +135,7 @@ class Accuracy(FunctionMetric):
 
 
 class BinaryAccuracy(FunctionMetric):
-    """How often the prediction is on the target's side of ``threshold``.
+    """The frequency with which predictions are on the target's side of ``threshold``.
 
     >>> ef.nn.metrics.BinaryAccuracy()([[1.0], [0.0]], [[0.7], [0.6]])
     Tensor(0.5, float32, cpu:0)
@@ -151,7 +151,7 @@ class BinaryAccuracy(FunctionMetric):
 
 
 class CategoricalAccuracy(FunctionMetric):
-    """How often the largest prediction is that of the one-hot target.
+    """The frequency with which the largest prediction is that of the one-hot target.
 
     >>> ef.nn.metrics.CategoricalAccuracy()([[0.0, 1.0]], [[0.2, 0.8]])
     Tensor(1., float32, cpu:0)
@@ -161,7 +161,7 @@ class CategoricalAccuracy(FunctionMetric):
 
 
 class SparseCategoricalAccuracy(FunctionMetric):
-    """How often the largest prediction is that of the target, a class number.
+    """The frequency with which the largest prediction is that of the target, a class number.
 
     >>> accuracy = ef.nn.metrics.SparseCategoricalAccuracy()
     >>> accuracy([1, 0], [[0.2, 0.8], [0.1, 0.9]])
@@ -172,7 +172,7 @@ class SparseCategoricalAccuracy(FunctionMetric):
 
 
 class TopKCategoricalAccuracy(FunctionMetric):
-    """How often the class of the one-hot target is among the ``k`` largest predictions.
+    """The frequency of the one-hot target's class among the ``k`` largest predictions.
 
     >>> accuracy = ef.nn.metrics.TopKCategoricalAccuracy(k=2)
     >>> accuracy([[0, 1, 0], [1, 0, 0]], [[0.2, 0.3, 0.5], [0.1, 0.6, 0.3]])
@@ -187,7 +187,7 @@ class TopKCategoricalAccuracy(FunctionMetric):
 
 
 class SparseTopKCategoricalAccuracy(FunctionMetric):
-    """How often the target, a class number, is among the ``k`` largest predictions.
+    """The frequency of the target, a class number, among the ``k`` largest predictions.
 
     With ``from_sorted_ids`` predictions are class numbers, the likeliest first.
 

@@ -32,8 +32,8 @@ def tables(
 ) -> dict[str, Any]:
     """The four weighted counts, one for each threshold, and for each label with ``by_label``.
 
-    ``places`` says for each prediction how many thresholds lie below it. One pass over the
-    predictions fills a bucket for each place; sums from behind give what lies above each.
+    ``places`` is the number of thresholds below each prediction. One pass over the predictions
+    fills a bucket for each; reverse cumulative sums give the counts above each threshold.
     """
     yes = ops.astype(ops.not_equal(y_true, 0.0), weight.dtype) * weight
     both = ops.stack([yes, weight - yes], axis=-1)
@@ -52,7 +52,7 @@ def tables(
 
 
 class ConfusionTables(Metric):
-    """Base of metrics whose state is some of the four counts at each threshold."""
+    """Base of metrics with some of the four counts at each threshold as state."""
 
     counts: tuple[str, ...]
     true_positives: Variable
@@ -61,7 +61,7 @@ class ConfusionTables(Metric):
     false_negatives: Variable
 
     def start(self, thresholds: Sequence[float], *labels: int) -> None:
-        """Make the state for these thresholds, and for each label if there are several."""
+        """Create the state for these thresholds, and for each label if there are several."""
         order = np.argsort(thresholds, kind="stable")
         self._sorted = [thresholds[i] for i in order]
         self._order = None if np.array_equal(order, range(len(order))) else np.argsort(order)
@@ -74,7 +74,7 @@ class ConfusionTables(Metric):
         self.count(y_true, ops.searchsorted(bounds, y_pred), weight, by_label)
 
     def count(self, y_true: Any, places: Any, weight: Any, by_label: bool = False) -> None:
-        """Add the counts, where ``places`` tell how many thresholds each prediction exceeds."""
+        """Add the counts; ``places`` are the numbers of thresholds that predictions exceed."""
         found = tables(y_true, places, weight, len(self._sorted), by_label)
         for name in self.counts:
             new = found[name]
@@ -99,7 +99,7 @@ def _thresholds(value: Any) -> list[float]:
 
 
 Thresholds = Annotated[Any, lambda value: None if value is None else _thresholds(value)]
-"""A number from 0 to 1 or several; what is predicted above is taken for a yes."""
+"""A number from 0 to 1 or several; predictions above are positive."""
 
 
 def _one_or_all(values: Any) -> Tensor:
@@ -222,9 +222,9 @@ class _Rate(ConfusionTables):
 class Precision(_Rate):
     """The share of right alarms in all alarms: true positives in all that is predicted.
 
-    ``thresholds`` is one, 0.5 if not given, or several, and then there are as many numbers.
-    With ``top_k`` only the largest predictions of each example are alarms; ``class_id`` looks
-    at one class alone.
+    ``thresholds`` is one, 0.5 if not given, or several, and then there are as many numbers. With
+    ``top_k`` only the largest predictions of each example are positive; ``class_id`` looks at one
+    class alone.
 
     >>> ef.nn.metrics.Precision()([0, 1, 1, 1], [0.9, 0.9, 0.8, 0.2])
     Tensor(0.6667, float32, cpu:0)

@@ -45,7 +45,7 @@ class _Curve(ConfusionTables):
 
 
 class _BestUnder(_Curve):
-    """Base of the best value of one rate where another is at least as large as is asked."""
+    """Base of metrics that maximize one rate subject to a lower bound of another."""
 
     class_id: int | None
     wanted: tuple[str, str]
@@ -83,7 +83,7 @@ _PRECISION = ("true_positives", "false_positives")
 
 
 class SensitivityAtSpecificity(_BestUnder):
-    """The best share of targets found at which so many of the others are left alone.
+    """The best sensitivity at which the specificity is at least the given value.
 
     ``specificity`` is from 0 to 1; ``num_thresholds`` are tried; ``class_id`` looks at one
     class alone.
@@ -110,7 +110,7 @@ class SensitivityAtSpecificity(_BestUnder):
 
 
 class SpecificityAtSensitivity(_BestUnder):
-    """The best share of others left alone at which so many targets are found.
+    """The best specificity at which the sensitivity is at least the given value.
 
     ``sensitivity`` is from 0 to 1; other arguments are those of ``SensitivityAtSpecificity``.
 
@@ -204,13 +204,13 @@ _CURVES = ("ROC", "PR", "PRGAIN")
 class AUC(_Curve):
     """The area under a curve of rates at many thresholds, ``"ROC"``, ``"PR"`` or ``"PRGAIN"``.
 
-    ROC is recall over the rate of false alarms, PR precision over recall, PRGAIN the same as
-    gains over always saying yes. There are ``num_thresholds`` evenly apart, or ``thresholds``
-    with two at the ends. ``summation_method`` is ``"interpolation"`` (in PR as Davis and
-    Goadrich, 2006, do it), ``"minoring"`` (too small) or ``"majoring"`` (too large). With
-    ``multi_label`` predictions have shape (batch, labels), each label has a curve, and the
-    result is the mean of their areas, weighted by ``label_weights``; without it these are
-    weights of the columns. ``from_logits`` says that predictions are logits.
+    ROC is recall over the false positive rate, PR precision over recall, PRGAIN the same as gains
+    over always predicting positive. There are ``num_thresholds`` evenly spaced ones, or
+    ``thresholds`` with two at the ends. ``summation_method`` is ``"interpolation"`` (in PR as Davis
+    and Goadrich, 2006, do it), ``"minoring"`` (too small) or ``"majoring"`` (too large). With
+    ``multi_label`` predictions have shape (batch, labels), each label has a curve, and the result
+    is the mean of their areas, weighted by ``label_weights``; without it these are weights of the
+    columns. ``from_logits`` means that predictions are logits.
 
     >>> ef.nn.metrics.AUC(num_thresholds=3)([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])
     Tensor(0.75, float32, cpu:0)

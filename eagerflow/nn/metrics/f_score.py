@@ -26,12 +26,12 @@ Beta = Annotated[float, number(lambda b: b > 0, "out of range", "a number above 
 
 
 class FBetaScore(Metric):
-    """The mean of precision and recall in which recall counts ``beta`` times as much.
+    """The mean of precision and recall in which recall has ``beta`` times the weight.
 
-    Targets and predictions have shape (batch, classes). Predicted is the largest, or what is
+    Targets and predictions have shape (batch, classes). The predicted class is the largest, or all
     above ``threshold``. ``average`` is None for the score of each class, ``"macro"`` for their
-    mean, ``"weighted"`` for that by the number of targets, ``"micro"`` for the score of all
-    counts together. Raises ShapeError for other shapes. Source: van Rijsbergen, 1979.
+    mean, ``"weighted"`` for that by the number of targets, ``"micro"`` for the score of all counts
+    together. Raises ShapeError for other shapes. Source: van Rijsbergen, 1979.
 
     >>> metric = ef.nn.metrics.FBetaScore(beta=2.0, threshold=0.5)
     >>> metric([[1, 1, 1], [1, 0, 0]], [[0.2, 0.6, 0.7], [0.2, 0.6, 0.6]])

@@ -30,7 +30,7 @@ class IoUOptions(MetricOptions, total=False):
 
 
 class _ClassTable(Metric):
-    """Base: how often each class was predicted for each, and what some of them share.
+    """Base: a confusion matrix of classes, and the intersection over union of some of them.
 
     The counts are integers, so weights are too, unless ``dtype`` is one of floats.
     """
@@ -78,7 +78,7 @@ class _ClassTable(Metric):
         self.total_cm.assign_add(found.reshape(self.total_cm.shape))
 
     def _numbers(self, classes: TensorLike, sparse: bool) -> Any:
-        """The class of each place, one after the other."""
+        """The class of each position, flattened."""
         classes = as_tensor(classes)
         found = classes if sparse else ops.argmax(classes, axis=self.axis)
         return ops.astype(found, "int64").reshape(-1)
@@ -119,12 +119,12 @@ ClassIds = Annotated[Iterable[int], _class_ids]
 
 
 class IoU(_ClassTable):
-    """Of some classes, the mean share that both have in what targets or predictions have.
+    """The mean intersection over union of targets and predictions, over some classes.
 
-    There are ``num_classes``; ``target_class_ids`` are those that count. Targets and
-    predictions hold class numbers, or have the classes along ``axis`` with
-    ``sparse_y_true=False`` or ``sparse_y_pred=False``. Targets of ``ignore_class``, and numbers
-    that are no class, are left out. Source: Jaccard, 1901.
+    There are ``num_classes``; ``target_class_ids`` selects the averaged ones. Targets and
+    predictions hold class numbers, or have the classes along ``axis`` with ``sparse_y_true=False``
+    or ``sparse_y_pred=False``. Targets of ``ignore_class``, and invalid class numbers, are ignored.
+    Source: Jaccard, 1901.
 
     >>> ef.nn.metrics.IoU(2, target_class_ids=[0])([0, 0, 1, 1], [0, 1, 0, 1])
     Tensor(0.3333, float32, cpu:0)

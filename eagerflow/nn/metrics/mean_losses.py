@@ -99,7 +99,7 @@ class SquaredHinge(FunctionMetric):
 
 
 class CategoricalHinge(FunctionMetric):
-    """The mean of what the right class lacks to lead all others by 1.
+    """The mean distance of the right class to a margin of 1 over others.
 
     >>> ef.nn.metrics.CategoricalHinge()([[0.0, 1.0]], [[0.5, 1.0]])
     Tensor(0.5, float32, cpu:0)

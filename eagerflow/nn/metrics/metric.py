@@ -1,4 +1,4 @@
-"""The base of metrics: a state of Variables, and what is made of it."""
+"""The base of metrics: a state of Variables, and a result computed from it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class MetricOptions(TypedDict, total=False):
 
 
 class Metric(Configured):
-    """Base of metrics: ``update_state`` takes in a batch, ``result`` gives the number so far.
+    """Base of metrics: ``update_state`` adds a batch, ``result`` returns the number so far.
 
-    A subclass makes its state with ``add_variable``, which ``reset_state`` sets back to zero.
-    ``dtype`` is that of the state; None is float32.
+    A subclass creates its state with ``add_variable``; ``reset_state`` resets it to zero. ``dtype``
+    is that of the state; None is float32.
 
     >>> class Count(ef.nn.metrics.Metric):
     ...     def __init__(self, name="count"):

@@ -1,4 +1,4 @@
-"""Means and sums of what comes batch by batch."""
+"""Means and sums accumulated over batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FunctionMetric", "Mean", "MeanMetricWrapper", "Sum"]
 
 
 def _joined(values: Any, weights: list[Any], name: str) -> tuple[Any, Any]:
-    """Values times the weights of which there are any, and the product of these or None."""
+    """Values times the weights that are not None, and the product of these or None."""
     found: list[Any] = [weight_for(values, w, name) for w in weights if w is not None]
     if not found:
         return values, None
@@ -31,7 +31,7 @@ def _joined(values: Any, weights: list[Any], name: str) -> tuple[Any, Any]:
 
 
 def _of_examples(values: Any) -> Any:
-    """The mean of each example, which lie along the first axis."""
+    """The mean of each example, along the first axis."""
     return values if values.ndim < 2 else values.mean(axis=tuple(range(1, values.ndim)))
 
 
@@ -95,7 +95,7 @@ class Mean(Metric):
 
 
 class FunctionMetric(Mean):
-    """The mean of a function of targets and predictions, whose options are attributes."""
+    """The mean of a function of targets and predictions; its options are attributes."""
 
     function: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""Metrics of regression that are no losses: RMSE, R2, and how alike two directions are."""
+"""Metrics of regression that are not losses: RMSE, R2, and cosine similarity."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class PearsonCorrelation(FunctionMetric):
 
 
 class ConcordanceCorrelation(FunctionMetric):
-    """The mean agreement of targets and predictions along ``axis``, in correlation and place.
+    """The concordance correlation of targets and predictions along ``axis``, averaged.
 
     Source: Lin, 1989.
 
@@ -131,9 +131,9 @@ class R2Score(Metric):
     """The share of the variance of the targets that predictions explain; at best 1.
 
     Targets and predictions have shape (batch, outputs). ``class_aggregation`` is
-    ``"uniform_average"`` of the outputs, ``"variance_weighted_average"``, or None for the
-    number of each. ``num_regressors`` gives the score that is adjusted for so many inputs, as
-    long as there are more numbers than that. Raises ShapeError for other shapes.
+    ``"uniform_average"`` of the outputs, ``"variance_weighted_average"``, or None for the number of
+    each. ``num_regressors`` selects the score adjusted for that number of inputs, if there are more
+    samples than that. Raises ShapeError for other shapes.
 
     >>> ef.nn.metrics.R2Score()([[1.0], [4.0], [3.0]], [[2.0], [4.0], [4.0]])
     Tensor(0.5714, float32, cpu:0)

@@ -1,21 +1,16 @@
 """Networks of the literature, with the sizes of their papers as defaults.
 
-================================  ==============================================================
-``lenet5``                        digits
-``alexnet``, ``vgg``              images, by convolutions and dense layers
-``inception_v3``                  images, by branches of different sizes
-``resnet``, ``resnet_cifar``      images, by blocks that add to what they are given
-``mobilenet``, ``mobilenet_v2``   images, with few parameters and products
-``unet``                          a class for each pixel
-``autoencoder``                   a code of a few numbers
-``wide_and_deep``                 categories and numbers in tables
-``bert``                          a vector for each word of a text
-``lstm_language_model``, ``GPT``  the next word of a text
-================================  ==============================================================
+================================ ==============================================================
+``lenet5`` digits ``alexnet``, ``vgg`` images, by convolutions and dense layers ``inception_v3``
+images, by branches of different sizes ``resnet``, ``resnet_cifar`` images, by residual blocks
+``mobilenet``, ``mobilenet_v2`` images, with few parameters and products ``unet`` a class for each
+pixel ``autoencoder`` a code of a few numbers ``wide_and_deep`` categories and numbers in tables
+``bert`` a vector for each word of a text ``lstm_language_model``, ``GPT`` the next word of a text
+================================ ==============================================================
 
 All of these but ``GPT``, a class, are functions that make a ``Sequential`` or a ``Model`` from
-symbolic tensors. Those that tell classes apart give logits. Images are channels-last.
-``decoding_graph`` is the graph by which a network of the last row goes on with texts.
+symbolic tensors. Classifiers return logits. Images are channels-last. ``decoding_graph`` is the
+graph by which a network of the last row continues texts.
 """
 
 from __future__ import annotations

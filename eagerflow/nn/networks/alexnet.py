@@ -28,11 +28,10 @@ def alexnet(
     """AlexNet: logits of ``classes`` for images, from 60,965,224 parameters.
 
     Inputs have shape (batch, rows, columns, channels), at least 63 rows and columns. ``filters``
-    are those of the five convolutions, of which the second, fourth and fifth see their inputs in
-    ``groups``; ``units`` is the width of both hidden dense layers, of whose inputs ``dropout`` are
-    lost; ``normalized`` puts local response normalization behind the first two convolutions. Rows
-    and columns are padded by 2, so that images of 224 x 224, of which the paper tells, give the 55
-    x 55 positions that it counts.
+    are those of the five convolutions, of which the second, fourth and fifth have ``groups``;
+    ``units`` is the width of both hidden dense layers, with the rate ``dropout`` on their inputs;
+    ``normalized`` adds local response normalization after the first two convolutions. Rows and
+    columns are padded by 2, so that the paper's images of 224 x 224 give its 55 x 55 positions.
     With ``filters=(64, 192, 384, 256, 256)``, ``groups=1`` and ``normalized=False`` it is the
     network of "One weird trick", 2014, which torchvision has, of 61,100,840 parameters. Source:
     Krizhevsky and others, "ImageNet classification with deep convolutional neural networks", 2012.

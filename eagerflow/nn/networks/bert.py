@@ -40,11 +40,11 @@ def bert(
     Inputs are a dict of ``tokens`` and ``segments``, integers (batch, length), length up to
     ``context``; tokens are below ``vocabulary``, and those that are 0 fill a sequence up and are
     not seen; segments are below ``segments``. Outputs are a dict of ``sequence``, (batch, length,
-    width), and ``pooled``, (batch, width). ``depth`` blocks have ``heads`` heads each, of which
-    ``width`` is a multiple. The defaults are the base model, of 109,482,240 parameters; the large
-    one has ``width=1024``, ``depth=24`` and ``heads=16``, and 335,141,888 parameters. Raises
-    ArgumentError for heads that do not divide the width. Source: Devlin and others, "BERT:
-    pre-training of deep bidirectional transformers for language understanding", 2018.
+    width), and ``pooled``, (batch, width). ``depth`` blocks have ``heads`` heads each, which divide
+    ``width``. The defaults are the base model, of 109,482,240 parameters; the large one has
+    ``width=1024``, ``depth=24`` and ``heads=16``, and 335,141,888 parameters. Raises ArgumentError
+    for heads that do not divide the width. Source: Devlin and others, "BERT: pre-training of deep
+    bidirectional transformers for language understanding", 2018.
 
     >>> model = ef.nn.networks.bert(vocabulary=50, context=16, width=8, depth=2, heads=2)
     >>> tokens = ef.tensor([[1, 2, 3, 0]])

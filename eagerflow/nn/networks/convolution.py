@@ -1,4 +1,4 @@
-"""What most networks for images repeat: a convolution, its normalization, an activation."""
+"""The building block of most image networks: convolution, normalization, activation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def convolution(
     activation: str | None = "relu",
     **normalization: Any,
 ) -> Tensor:
-    """A convolution without a bias, batch normalization and, unless it is None, an activation.
+    """A convolution without a bias, batch normalization and, unless None, an activation.
 
     ``normalization`` are arguments of ``BatchNormalization``.
     """

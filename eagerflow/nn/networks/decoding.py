@@ -1,4 +1,4 @@
-"""Language models as graphs of one step, with state: what serves them token by token."""
+"""Language models as graphs of one step with state, for token-by-token serving."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from eagerflow.tensor import Tensor
 __all__ = ["decoding_graph"]
 
 Step = Callable[[Tensor, list[Tensor]], tuple[Tensor, list[Tensor]]]
-"""What gives logits and new state for tokens and state."""
+"""A function from tokens and state to logits and new state."""
 
 
 def decoding_graph(model: Model, context: int | None = None) -> Graph:
     """The graph of a step of a language model: logits and new state for tokens of each row.
 
     ``model`` is a ``GPT``, or a ``Sequential`` of an embedding, recurrent layers and others that
-    see one token at a time, such as ``lstm_language_model``. Inputs are ``tokens``, int64, and
-    the state; outputs are ``logits`` (batch, vocabulary) and the state after the tokens. Tokens are
-    (batch, length) for a GPT, any number of each row's next ones, and (batch,) for others. Each row
-    is at a position of its own. The state of a GPT has room for ``context`` tokens, by default the
-    model's. The graph knows which is the state, which goes into its file, so that
-    ``eagerflow serve`` generates with it. Raises ArgumentError for other models and contexts.
+    process single tokens, such as ``lstm_language_model``. Inputs are ``tokens``, int64, and the
+    state; outputs are ``logits`` (batch, vocabulary) and the state after the tokens. Tokens are
+    (batch, length) for a GPT, any number of each row's next ones, and (batch,) for others. Rows
+    have separate positions. The state of a GPT has room for ``context`` tokens, by default the
+    model's. The graph records which inputs and outputs are state, also in its file, so that
+    ``eagerflow serve`` can generate with it. Raises ArgumentError for other models and contexts.
 
     >>> gpt = ef.nn.networks.GPT(vocabulary=50, context=16, width=8, depth=1, heads=2)
     >>> graph = ef.nn.networks.decoding_graph(gpt)

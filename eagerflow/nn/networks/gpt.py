@@ -61,17 +61,17 @@ class _Block(Layer):
 
 
 class GPT(Model):
-    """The decoder of text of GPT-2: logits of the next token at each place of a sequence.
+    """The text decoder of GPT-2: logits of the next token at each position of a sequence.
 
     Inputs are integers (batch, length) below ``vocabulary``, of up to ``context`` tokens; outputs
-    are logits (batch, length, vocabulary). ``depth`` blocks have ``heads`` heads each, of which
-    ``width`` is a multiple. The defaults are the small model, of 124,439,808 parameters; width,
-    depth and heads are 1024, 24, 16 in the medium one (354,823,168), 1280, 36, 20 in the large one
-    (774,030,080) and 1600, 48, 25 in the one called XL (1,557,611,200). Normalization stands before
-    each part, positions are learned, and the output layer has the weights of the embedding. Unlike
-    there, the projections behind attention and blocks begin no smaller than others. Raises
-    ArgumentError for heads that do not divide the width. Source: Radford and others, "Language
-    models are unsupervised multitask learners", 2019.
+    are logits (batch, length, vocabulary). ``depth`` blocks have ``heads`` heads each, which divide
+    ``width``. The defaults are the small model, of 124,439,808 parameters; width, depth and heads
+    are 1024, 24, 16 in the medium one (354,823,168), 1280, 36, 20 in the large one (774,030,080)
+    and 1600, 48, 25 in the one called XL (1,557,611,200). Normalization precedes each part,
+    positions are learned, and the output layer shares the weights of the embedding. Unlike in
+    GPT-2, the output projections of attention and blocks are not initialized smaller than others.
+    Raises ArgumentError for heads that do not divide the width. Source: Radford and others,
+    "Language models are unsupervised multitask learners", 2019.
 
     >>> model = ef.nn.networks.GPT(vocabulary=50, context=16, width=8, depth=2, heads=2)
     >>> model(ef.tensor([[1, 2, 3]])).shape, model.count_params()
@@ -102,12 +102,12 @@ class GPT(Model):
         )
         self.drop = Dropout(dropout, **how)
         self.blocks: list[_Block] = []
-        for i in range(depth):  # each with its weights, so that what limits them meets any depth
+        for i in range(depth):  # with separate weights, so that limits on them apply at any depth
             block = _Block(width, heads, dropout, name=f"block_{i}", **how)
             block.compute_output_shape((None, None, width))
             self.blocks.append(block)
         self.norm = LayerNormalization(epsilon=1e-5, name="norm", **how)
-        self(Input((None,), dtype="int64", name="tokens"))  # makes the weights
+        self(Input((None,), dtype="int64", name="tokens"))  # creates the weights
 
     def call(
         self,
@@ -168,7 +168,7 @@ class GPT(Model):
 def next_token(
     logits: Tensor, temperature: float, top_k: int | None, generator: random.Generator
 ) -> Tensor:
-    """An index along the last axis of ``logits``, drawn as ``GPT.generate`` says."""
+    """An index along the last axis of ``logits``, drawn as described at ``GPT.generate``."""
     require(temperature >= 0, temperature, "not a temperature", "generate", "temperature")
     most = logits.shape[-1]
     fits = top_k is None or (is_count(top_k) and top_k <= most)

@@ -38,7 +38,7 @@ def _halved(filters: int) -> _Step:
 
 
 def _along(x: Tensor, branch: _Branch, width: float) -> list[Tensor]:
-    """What a branch makes of ``x``: one tensor, or those of its last step side by side."""
+    """The result of a branch on ``x``: one tensor, or those of its last step concatenated."""
     found = [x]
     for filters, sizes, halves in branch:
         how = (2, "valid") if halves else (1, "same")
@@ -78,8 +78,8 @@ def inception_v3(
     Inputs have shape (batch, rows, columns, channels), rows and columns at least 75; None in
     ``input_shape`` is any size. ``width`` multiplies the numbers of filters. With the running
     statistics there are 23,851,784 numbers. As in the implementation of the authors, normalization
-    shifts and does not scale; the second classifier, which helped in training, is left out. Source:
-    Szegedy and others, "Rethinking the Inception architecture for computer vision", 2015.
+    shifts and does not scale; the auxiliary classifier is omitted. Source: Szegedy and others,
+    "Rethinking the Inception architecture for computer vision", 2015.
 
     >>> model = ef.nn.networks.inception_v3(10, (75, 75, 3), width=0.125)
     >>> model(ef.zeros((2, 75, 75, 3))).shape, model.count_params()

@@ -36,14 +36,14 @@ def lstm_language_model(
     batch_size: int | None = None,
     name: str = "lstm_language_model",
 ) -> Sequential:
-    """A language model of LSTM layers: logits of the next word at each place of a text.
+    """A language model of LSTM layers: logits of the next word at each position of a text.
 
     Inputs are integers (batch, length) below ``vocabulary``; outputs are logits (batch, length,
     vocabulary). ``size`` is ``"small"``, ``"medium"`` or ``"large"``: 200, 650 or 1500 units in
     ``depth`` layers, dropout of 0, 0.5 or 0.65 between layers, and weights that begin from -b to b,
-    b being 0.1, 0.05 or 0.04. Parameters are 4,651,600, 19,775,200 or 66,022,000. ``units`` takes
-    the place of the size's. With a ``batch_size`` the layers go on from the states of the batch
-    before, as in the paper; ``layer.reset_state()`` ends that. Biases begin with 0. Raises
+    b being 0.1, 0.05 or 0.04. Parameters are 4,651,600, 19,775,200 or 66,022,000. ``units``
+    overrides the size's. With a ``batch_size`` the layers continue from the states of the previous
+    batch, as in the paper; ``layer.reset_state()`` resets them. Biases begin with 0. Raises
     ArgumentError for other sizes. Source: Zaremba and others, "Recurrent neural network
     regularization", 2014.
 

@@ -18,11 +18,11 @@ def lenet5(
     """LeNet-5: logits of ``classes`` for images of digits, from 61,706 parameters.
 
     Inputs have shape (batch, 32, 32, 1) unless ``input_shape`` says otherwise. The network of 1998
-    has 60,000 parameters that are trained. Here, as is usual, all maps of the second convolution
-    see all of the first, which adds 900 parameters; pooling has no weights, which takes 44 away;
-    activations are ``tanh`` without factors; and the last layer is dense, of 850 parameters, where
-    there distances from fixed patterns were computed. Source: LeCun and others, "Gradient-based
-    learning applied to document recognition", 1998.
+    has 60,000 trained parameters. Here, as is usual, all maps of the second convolution see all of
+    the first, which adds 900 parameters; pooling has no weights, which takes 44 away; activations
+    are ``tanh`` without factors; and the last layer is dense, of 850 parameters, where there
+    distances from fixed patterns were computed. Source: LeCun and others, "Gradient-based learning
+    applied to document recognition", 1998.
 
     >>> model = ef.nn.networks.lenet5()
     >>> model(ef.zeros((2, 32, 32, 1))).shape, model.count_params()

@@ -1,4 +1,4 @@
-"""MobileNet: small networks in which each channel is convolved for itself."""
+"""MobileNet: small networks of depthwise separable convolutions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def mobilenet(
 
 
 def _multiple_of_8(filters: float) -> int:
-    """The nearest multiple of 8 that is not under 90 percent of ``filters``."""
+    """The nearest multiple of 8 that is at least 90 percent of ``filters``."""
     found = max(8, int(filters + 4) // 8 * 8)
     return found + 8 if found < 0.9 * filters else found
 
@@ -91,7 +91,7 @@ def mobilenet_v2(
     """MobileNet v2: logits of ``classes`` for images, from 3,504,872 parameters that are trained.
 
     Arguments are those of ``mobilenet``; numbers of filters are multiples of 8, and ``alpha`` below
-    1 leaves the last convolution as it is. With the running statistics there are 3,538,984 numbers.
+    1 does not affect the last convolution. With the running statistics there are 3,538,984 numbers.
     Source: Sandler and others, "MobileNetV2: inverted residuals and linear bottlenecks", 2018.
 
     >>> model = ef.nn.networks.mobilenet_v2(10, (32, 32, 3), alpha=0.35)

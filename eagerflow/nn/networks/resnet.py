@@ -1,4 +1,4 @@
-"""ResNet: deep networks whose blocks add to what they are given."""
+"""ResNet: deep networks of residual blocks."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def _basic(x: Tensor, filters: int, strides: int) -> Tensor:
 
 
 def _bottleneck(x: Tensor, filters: int, strides: int) -> Tensor:
-    """A convolution between two that make the number of channels small, and large again."""
+    """A bottleneck: a convolution between two that reduce and restore the number of channels."""
     x = _strided(_convolution(x, filters, 1), filters, 3, strides)
     return _convolution(x, 4 * filters, 1, activation=None)
 
 
 def _projected(x: Tensor, channels: int, strides: int) -> Tensor:
-    """What is added to a block that changes the shape: a convolution of the block's inputs."""
+    """The shortcut of a block that changes the shape: a convolution of the block's inputs."""
     return _strided(x, channels, 1, strides, activation=None)
 
 
@@ -84,14 +84,14 @@ def resnet(
     width: int = 64,
     name: str | None = None,
 ) -> Model:
-    """ResNet: logits of ``classes`` for images, from ``depth`` layers on the longest way.
+    """ResNet: logits of ``classes`` for images, with ``depth`` layers on the longest path.
 
     Inputs have shape (batch, rows, columns, channels); None in ``input_shape`` is any size.
     ``depth`` is 18, 34, 50, 101 or 152, with 11,689,512, 21,797,672, 25,557,032, 44,549,160 and
     60,192,808 parameters that are trained; ``width`` is the number of filters of the first stage.
-    From 50 on, blocks have a narrow convolution between two of size 1. Where a block makes images
-    smaller the convolution of size 3 does so, as in most implementations; in the paper that before
-    it does. Raises ArgumentError for other depths. Source: He and others, "Deep residual learning
+    From 50 on, blocks have a narrow convolution between two of size 1. If a block downsamples, its
+    convolution of size 3 has the stride, as in most implementations; in the paper it is the one
+    before. Raises ArgumentError for other depths. Source: He and others, "Deep residual learning
     for image recognition", 2015.
 
     >>> model = ef.nn.networks.resnet(18, 10, (32, 32, 3), width=4)
@@ -102,7 +102,7 @@ def resnet(
     require(depth in _BLOCKS, depth, "not a depth", "resnet", "depth", f"one of {depths}")
     images = Input(tuple(input_shape), name="images")
     x = _strided(images, width, 7, 2)
-    x = MaxPooling2D(3, strides=2)(ZeroPadding2D(1)(x))  # behind a ReLU: no number is below 0
+    x = MaxPooling2D(3, strides=2)(ZeroPadding2D(1)(x))  # after a ReLU: no number is below 0
     x = _stages(x, _basic if depth < 50 else _bottleneck, _projected, _BLOCKS[depth], width)
     return Model(images, Dense(classes, name="logits")(x), name=name or f"resnet{depth}")
 
@@ -119,7 +119,7 @@ def resnet_cifar(
     Inputs have shape (batch, rows, columns, channels); None in ``input_shape`` is any size.
     ``depth`` is 6n + 2: 20, 32, 44, 56 and 110 in the paper, with 269,722, 464,154, 658,586,
     853,018 and 1,727,962 parameters that are trained; ``width`` is the number of filters of the
-    first of three stages. Between stages, zeros stand for the channels that are new. Raises
+    first of three stages. Between stages, new channels of the shortcut are zeros. Raises
     ArgumentError for other depths. Source: He and others, "Deep residual learning for image
     recognition", 2015.
 

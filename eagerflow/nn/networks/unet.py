@@ -1,4 +1,4 @@
-"""U-Net: a network that gives each pixel a class."""
+"""U-Net: a network that classifies each pixel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _two(x: Tensor, filters: int, padding: str) -> Tensor:
 
 
 def _cut(x: Tensor, like: Tensor) -> Tensor:
-    """The middle of ``x``, of as many rows and columns as ``like``."""
+    """The center of ``x``, with as many rows and columns as ``like``."""
     excess = [a - b for a, b in zip(x.shape[1:3], like.shape[1:3], strict=True)]
     return Cropping2D([(n // 2, n - n // 2) for n in excess])(x) if any(excess) else x
 
@@ -40,11 +40,11 @@ def unet(
     """U-Net: logits of ``classes`` for each pixel, from 31,030,658 parameters.
 
     Inputs have shape (batch, rows, columns, channels). The image is halved ``depth`` times, while
-    the number of filters, first ``width``, doubles, and then grows again, joined each time with
-    what it was at that size. Without padding the outputs lack a border, of 92 pixels on each side
-    in the paper; with ``padding="same"`` they have the size of the inputs, of which 2**depth has to
-    be a divisor. ``dropout`` is that at the lowest place. Source: Ronneberger and others, "U-Net:
-    convolutional networks for biomedical image segmentation", 2015.
+    the number of filters, initially ``width``, doubles, and then upsampled again, concatenated each
+    time with the earlier features of that size. Without padding the outputs lack a border, of 92
+    pixels on each side in the paper; with ``padding="same"`` they have the size of the inputs,
+    which 2**depth has to divide. ``dropout`` is the rate at the lowest level. Source: Ronneberger
+    and others, "U-Net: convolutional networks for biomedical image segmentation", 2015.
 
     >>> model = ef.nn.networks.unet(2, (32, 32, 1), width=4, depth=2, padding="same")
     >>> model(ef.zeros((1, 32, 32, 1))).shape, model.count_params()

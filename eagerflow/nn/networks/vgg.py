@@ -34,12 +34,12 @@ def vgg(
     """VGG: logits of ``classes`` for images, from ``depth`` layers that have weights.
 
     Inputs have shape (batch, rows, columns, channels), rows and columns at least 32. ``depth`` is
-    11, 13, 16 or 19, of 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters.
-    ``width`` is the number of filters of the first convolutions, ``units`` the width of both hidden
-    dense layers, of whose outputs ``dropout`` are lost. Weights begin as He and others had them in
-    2015; the paper trains the shallow networks first, and begins the deep ones with their weights.
-    Raises ArgumentError for other depths. Source: Simonyan and Zisserman, "Very deep convolutional
-    networks for large-scale image recognition", 2014.
+    11, 13, 16 or 19, of 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters. ``width``
+    is the number of filters of the first convolutions, ``units`` the width of both hidden dense
+    layers, with the rate ``dropout`` on their outputs. Weights are initialized as by He and others,
+    2015; the paper trains the shallow networks first, and initializes the deep ones with their
+    weights. Raises ArgumentError for other depths. Source: Simonyan and Zisserman, "Very deep
+    convolutional networks for large-scale image recognition", 2014.
 
     >>> model = ef.nn.networks.vgg(11, 10, (32, 32, 3), width=4, units=16)
     >>> model(ef.zeros((2, 32, 32, 3))).shape, model.count_params()

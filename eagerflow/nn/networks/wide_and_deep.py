@@ -27,7 +27,7 @@ def wide_and_deep(
     ``vocabularies[i]``, and ``numbers``, floats (batch, numbers). The wide part has a weight for
     each category, and for each pair of categories of the columns in ``crosses``; the deep part has
     vectors of ``embedding`` numbers for categories, which go, with the numbers, through layers of
-    ``units``. Both are trained by the one optimizer; in the paper each has its own. Source: Cheng
+    ``units``. Both are trained by a single optimizer; in the paper each has its own. Source: Cheng
     and others, "Wide & deep learning for recommender systems", 2016.
 
     >>> model = ef.nn.networks.wide_and_deep([5, 3], 2, crosses=[(0, 1)], units=(16, 8))

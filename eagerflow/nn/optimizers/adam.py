@@ -1,4 +1,4 @@
-"""Adam and what was made of it: steps scaled by running means of gradients and their squares."""
+"""Adam and its variants: steps scaled by running means of gradients and their squares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Adam", "AdamW", "Adamax", "MeansOptimizer", "Nadam", "ScheduleFreeAd
 
 
 class BetaOptions(CommonOptions, total=False):
-    """The arguments of optimizers with two means, beside learning rate and weight decay."""
+    """The arguments of optimizers with two means, besides learning rate and weight decay."""
 
     beta_1: Beta
     beta_2: Beta
@@ -35,11 +35,11 @@ class BetaOptions(CommonOptions, total=False):
 
 
 class MeansOptions(BetaOptions, OptimizerOptions, total=False):
-    """The arguments of optimizers with two means beside the learning rate."""
+    """The arguments of optimizers with two means besides the learning rate."""
 
 
 class AdamOptions(BetaOptions, total=False):
-    """The arguments of ``Adam`` beside its learning rate and weight decay."""
+    """The arguments of ``Adam`` besides its learning rate and weight decay."""
 
     amsgrad: bool
 
@@ -47,7 +47,7 @@ class AdamOptions(BetaOptions, total=False):
 class MeansOptimizer(OneOpOptimizer):
     """Base of optimizers with running means of the gradient and of its square.
 
-    ``beta_1`` and ``beta_2`` say how slowly the means change, ``epsilon`` bounds the scale.
+    ``beta_1`` and ``beta_2`` are the decay rates of the means, ``epsilon`` bounds the scale.
     """
 
     slots = ("momentum", "velocity")
@@ -70,7 +70,7 @@ class MeansOptimizer(OneOpOptimizer):
 class Adam(MeansOptimizer):
     """Steps scaled by running means of the gradient and of its square.
 
-    ``beta_1`` and ``beta_2`` say how slowly the means change, ``epsilon`` bounds the scale. With
+    ``beta_1`` and ``beta_2`` are the decay rates of the means, ``epsilon`` bounds the scale. With
     ``amsgrad`` the largest mean of squares so far is the scale. Other arguments are those of
     ``Optimizer``. Source: Kingma and Ba, "Adam", 2015; Reddi and others, 2018.
 
@@ -124,7 +124,7 @@ class AdamW(Adam):
 
 
 class Adamax(MeansOptimizer):
-    """Adam with a fading maximum of the gradient in place of the mean of squares.
+    """Adam with a decaying maximum of the gradient in place of the mean of squares.
 
     Arguments are those of ``Adam``. Source: Kingma and Ba, "Adam", 2015, section 7.1.
 
@@ -185,7 +185,7 @@ _not_negative = number(lambda x: x >= 0, "out of range", "a number of at least 0
 class ScheduleFreeAdamW(MeansOptimizer):
     """AdamW that needs no schedule, as weights stay close to a mean over all steps.
 
-    ``beta_1`` is the part of the mean, which has to be above 0; the learning rate rises during
+    ``beta_1`` is the weight of the mean, which has to be above 0; the learning rate rises during
     ``warmup_steps``. Other arguments are those of ``Adam``. Source: Defazio and others, "The Road
     Less Scheduled", 2024.
 

@@ -33,9 +33,9 @@ _RMSPROP = {
 class RMSprop(OneOpOptimizer):
     """Steps scaled by the root of a running mean of squared gradients; Hinton, 2012.
 
-    ``rho`` is what the mean keeps in a step, ``epsilon`` bounds the scale. With ``momentum``
-    steps go on; with ``centered`` the variance of the gradient is the scale, in place of its
-    square. Other arguments are those of ``Optimizer``.
+    ``rho`` is the decay rate of the mean, ``epsilon`` bounds the scale. With ``momentum`` steps
+    accumulate; with ``centered`` the variance of the gradient is the scale, in place of its square.
+    Other arguments are those of ``Optimizer``.
 
     >>> w = ef.Variable([1.0, -2.0])
     >>> loss = ef.nn.optimizers.RMSprop(0.1, rho=0.75).minimize(lambda: (w * w).sum())
@@ -112,8 +112,8 @@ class Adagrad(AccumulatorOptimizer):
 class Adadelta(OneOpOptimizer):
     """Steps scaled by running means of squared gradients and squared steps; Zeiler, 2012.
 
-    ``rho`` is what the means keep in a step, ``epsilon`` bounds the scale. Other arguments are
-    those of ``Optimizer``; the paper has a ``learning_rate`` of 1.
+    ``rho`` is the decay rate of the means, ``epsilon`` bounds the scale. Other arguments are those
+    of ``Optimizer``; the paper has a ``learning_rate`` of 1.
 
     >>> w = ef.Variable([1.0, -2.0])
     >>> optimizer = ef.nn.optimizers.Adadelta(1.0)
@@ -141,11 +141,11 @@ class Adadelta(OneOpOptimizer):
 class Ftrl(AccumulatorOptimizer):
     """Follow the regularized leader: weights that do not matter become 0.
 
-    ``learning_rate_power`` says how the rate falls with the sum of squares, which begins at
-    ``initial_accumulator_value``; ``l1_regularization_strength`` and ``l2_regularization_strength``
-    pull weights to 0, ``l2_shrinkage_regularization_strength`` shrinks their gradients, and
-    ``beta`` adds to the second one. Other arguments are those of ``Optimizer``. Source: McMahan
-    and others, "Ad Click Prediction", 2013.
+    ``learning_rate_power`` is the exponent by which the rate falls with the sum of squares,
+    initially ``initial_accumulator_value``; ``l1_regularization_strength`` and
+    ``l2_regularization_strength`` pull weights to 0, ``l2_shrinkage_regularization_strength``
+    shrinks their gradients, and ``beta`` adds to the second one. Other arguments are those of
+    ``Optimizer``. Source: McMahan and others, "Ad Click Prediction", 2013.
 
     >>> w = ef.Variable([1.0, -2.0])
     >>> optimizer = ef.nn.optimizers.Ftrl(0.1, l1_regularization_strength=100.0)

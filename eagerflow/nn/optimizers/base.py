@@ -1,6 +1,6 @@
 """Optimizers: they keep their state in Variables and change weights by public ops.
 
-So a training step can be captured, saved and resumed like everything else.
+So a training step can be captured, saved and resumed like any other function.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eagerflow.variable import Variable, assign_together
 __all__ = ["Optimizer"]
 
 Values = dict[Variable, Tensor]
-"""What Variables are to hold next."""
+"""The next values of Variables."""
 
 
 def _number(tensor: Tensor, kind: Kind) -> Tensor:
@@ -45,15 +45,15 @@ def _number(tensor: Tensor, kind: Kind) -> Tensor:
 class Optimizer(Configured):
     """Base of optimizers: ``apply`` changes variables along their gradients.
 
-    ``learning_rate`` is a number, a schedule, or a function that gives the rate. ``weight_decay``
-    shrinks every variable by its product with the learning rate in each step. ``clipnorm``
-    bounds the norm of each gradient, ``global_clipnorm`` that of all together, ``clipvalue``
-    each element; one of them at most. With ``use_ema``, running means of the variables are kept,
-    of which ``ema_momentum`` is what stays in a step; the variables become their means every
-    ``ema_overwrite_frequency`` steps, and in ``finalize_variable_values``. Gradients are divided
-    by ``loss_scale_factor``, by which ``scale_loss`` multiplies the loss. With
+    ``learning_rate`` is a number, a schedule, or a function that returns the rate. ``weight_decay``
+    shrinks every variable by its product with the learning rate in each step. ``clipnorm`` bounds
+    the norm of each gradient, ``global_clipnorm`` that of all together, ``clipvalue`` each element;
+    one of them at most. With ``use_ema``, running means of the variables are kept, with the decay
+    rate ``ema_momentum``; the variables are replaced by their means every
+    ``ema_overwrite_frequency`` steps, and in ``finalize_variable_values``. Gradients are divided by
+    ``loss_scale_factor``, which ``scale_loss`` multiplies the loss by. With
     ``gradient_accumulation_steps``, that many calls of ``apply`` are one step, along the mean of
-    their gradients. A subclass gives ``slots``, in groups (names of the state it keeps for each
+    their gradients. A subclass defines ``slots``, in groups (names of the state kept for each
     variable), and ``update``. Copies and pickles have state for copies of the Variables: copy an
     optimizer together with these, ``copy.deepcopy((model, optimizer))``.
 
@@ -65,9 +65,9 @@ class Optimizer(Configured):
     """
 
     slots: tuple[str, ...] = ()
-    late_slots: tuple[str, ...] = ()  # those that stand behind all others in ``variables``
+    late_slots: tuple[str, ...] = ()  # those at the end of ``variables``
     _is_copy = False
-    by_rows = False  # whether a step may be made for some rows alone, as ``update`` has no others
+    by_rows = False  # whether a step may update some rows only, independently
 
     weight_decay: float | None
     clipnorm: float | None
@@ -116,19 +116,19 @@ class Optimizer(Configured):
 
     @property
     def iterations(self) -> Any:
-        """How many steps have been made: a Variable; a Tensor where steps take several calls."""
+        """The number of steps: a Variable; a Tensor if steps take several calls."""
         if self.gradient_accumulation_steps is None:
             return self._iterations
         return ops.floor_divide(self._iterations.value, self.gradient_accumulation_steps)
 
     @property
     def _counter(self) -> tuple[Variable, int]:
-        """The Variable that counts calls, and how many of them make a step."""
+        """The Variable that counts calls, and the number of calls per step."""
         return self._iterations, self.gradient_accumulation_steps or 1
 
     @property
     def learning_rate(self) -> Any:
-        """The learning rate of the next step: a Variable, or what a schedule or function says."""
+        """The next step's learning rate: a Variable, or the value of a schedule or function."""
         if isinstance(self._rate, Schedule):
             return self._rate(self._iterations.value)
         return self._rate() if callable(self._rate) else self._rate
@@ -167,7 +167,7 @@ class Optimizer(Configured):
 
     @property
     def variables(self) -> list[Variable]:
-        """The whole state: the count of steps, the learning rate, and what each weight has."""
+        """The whole state: the count of steps, the learning rate, and the slots of each weight."""
         own = [self._iterations] + ([self._rate] if isinstance(self._rate, Variable) else [])
         groups = (("average",), ("gradient_accumulator",), self.slots)
         for group in (*groups, *((name,) for name in self.late_slots)):
@@ -175,7 +175,7 @@ class Optimizer(Configured):
         return own
 
     def build(self, variables: Iterable[Variable]) -> None:
-        """Make the state for these variables, where there is none yet."""
+        """Create the state for these variables, unless it exists."""
         for variable in variables:
             if variable not in self._state:
                 if self._is_copy:
@@ -192,7 +192,7 @@ class Optimizer(Configured):
         self._is_copy = True
 
     def _refuse_original(self, variable: Variable) -> None:
-        """Raise for a Variable whose copy has the state, as where an optimizer is copied alone."""
+        """Raise for a Variable whose copy has the state, as when an optimizer is copied alone."""
         alike = variable.name, variable.shape, variable.dtype
         require(
             all((v.name, v.shape, v.dtype) != alike for v in self._state),
@@ -219,7 +219,7 @@ class Optimizer(Configured):
         return variable in self._changed_so_far
 
     def _begin(self, pairs: list[Pair], variables: Sequence[Variable]) -> None:
-        """Make the state for these variables, unless an earlier step has."""
+        """Create the state for these variables, unless an earlier step did."""
         if any(variable not in self._changed_so_far for _, variable in pairs):
             self.build(variables)
             self._changed_so_far |= {variable for _, variable in pairs}
@@ -232,10 +232,10 @@ class Optimizer(Configured):
     def exclude_from_weight_decay(
         self, var_list: Iterable[Variable] = (), var_names: Iterable[str] = ()
     ) -> None:
-        """Let ``weight_decay`` leave some variables alone, as biases.
+        """Exclude some variables, such as biases, from ``weight_decay``.
 
-        These are the ones in ``var_list``, and those in whose names one of the regular expressions
-        ``var_names`` is found. Raises ArgumentError once there is state for variables.
+        These are the ones in ``var_list``, and those with names that match one of the regular
+        expressions ``var_names``. Raises ArgumentError once the optimizer has state.
 
         >>> optimizer = ef.nn.optimizers.AdamW()
         >>> optimizer.exclude_from_weight_decay(var_names=["bias", "gamma"])
@@ -262,10 +262,10 @@ class Optimizer(Configured):
     ) -> None:
         """Change each variable along its gradient, by one step.
 
-        ``grads`` are tensors of the variables' shapes; None leaves a variable alone. Of an
-        ``ef.IndexedSlices``, an optimizer with ``by_rows`` changes the rows that are there.
-        ``variables`` default to those that the optimizer was built with. Raises GradientError for
-        lists of different lengths, ShapeError for other shapes.
+        ``grads`` are tensors of the variables' shapes; None skips a variable. For an
+        ``ef.IndexedSlices``, an optimizer with ``by_rows`` updates only its rows. ``variables``
+        default to those that the optimizer was built with. Raises GradientError for lists of
+        different lengths, ShapeError for other shapes.
         """
         if recording() or type(self).next_values is not Optimizer.next_values:
             assign_together(self.next_values(grads, variables))
@@ -273,7 +273,7 @@ class Optimizer(Configured):
             assign_with_rows(self._next(grads, variables))
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, Variable]]) -> Any:
-        """The same for pairs of a gradient and its variable; gives the count of steps."""
+        """``apply`` for pairs of a gradient and its variable; returns the count of steps."""
         pairs = list(grads_and_vars)
         self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self._iterations
@@ -281,13 +281,13 @@ class Optimizer(Configured):
     def next_values(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> Values:
-        """What ``apply`` would give the variables and the state, by Variable."""
+        """The values that ``apply`` would assign to the variables and the state, by Variable."""
         return copied(self._next(averaged_gradients(grads), variables))
 
     def _next(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> dict[Variable, Any]:
-        """The same, or only rows of what few rows of change."""
+        """As above, or only rows if a few rows change."""
         if variables is None:
             variables = list(self._state)
         pairs = pairs_of(self.name, list(grads), list(variables))
@@ -366,7 +366,7 @@ class Optimizer(Configured):
         return new
 
     def _averaged(self, new: Values) -> Values:
-        """The next running means of all variables, and the variables where they become these."""
+        """The next running means of all variables, and the variables if these replace them."""
         count: Any = as_tensor(self.iterations)
         stays = ops.where(ops.equal(count, 0), 0.0, self.ema_momentum)
         found: Values = {}
@@ -381,7 +381,7 @@ class Optimizer(Configured):
         return found
 
     def shared_values(self, step: Tensor) -> Values:
-        """The next values of state that all variables share; most optimizers have none."""
+        """The next values of state shared by all variables; most optimizers have none."""
         return {}
 
     def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> Values:
@@ -412,7 +412,7 @@ class Optimizer(Configured):
         return {v: slots["average"] for v, slots in self._state.items() if "average" in slots}
 
     def scale_loss(self, loss: Any) -> Any:
-        """The loss of which gradients are to be taken: times ``loss_scale_factor``, if any."""
+        """The loss to differentiate: multiplied by ``loss_scale_factor``, if any."""
         return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
 
     def minimize(
@@ -436,7 +436,7 @@ class Optimizer(Configured):
         return value
 
     def finalize_variable_values(self, variables: Iterable[Variable]) -> None:
-        """Give variables their running means, as at the end of training with ``use_ema``."""
+        """Replace variables by their running means, as at the end of training with ``use_ema``."""
         if self.use_ema:
             assign_together({v: self._slots(v)["average"].value for v in variables})
 

@@ -52,7 +52,7 @@ class SGD(OneOpOptimizer):
 
 
 class Lion(OneOpOptimizer):
-    """Steps of one length along the signs of a running mean; Chen and others, 2023.
+    """Steps of constant size along the signs of a running mean; Chen and others, 2023.
 
     The mean takes ``1 - beta_2`` of each gradient, the direction ``1 - beta_1``. Other arguments
     are those of ``Optimizer``.

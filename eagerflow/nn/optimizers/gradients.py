@@ -27,8 +27,8 @@ def pairs_of(
 ) -> list[Pair]:
     """The gradients that are not None, with their Variables.
 
-    Raises GradientError for lists of different lengths and for what is no Variable, ShapeError
-    for gradients of other shapes.
+    Raises GradientError for lists of different lengths and for objects other than Variables,
+    ShapeError for gradients of other shapes.
     """
     if len(grads) != len(variables):
         raise GradientError(
@@ -83,7 +83,7 @@ def clipped(
     norm: float | None = None,
     global_norm: float | None = None,
 ) -> list[Pair]:
-    """Gradients whose elements, norms, or norm of all together are bounded."""
+    """Gradients clipped by elements, by norms, or by their global norm."""
     if value is not None:
         return [(_each(lambda x: ops.clip(x, -value, value), g), v) for g, v in pairs]
     if norm is not None:
@@ -127,5 +127,5 @@ def _times(gradient: Any, factor: Any) -> Any:
 
 
 def _factor(square: Any, limit: float) -> Any:
-    """What a gradient with this sum of squares is multiplied by to keep its norm below a limit."""
+    """The factor that limits the norm of a gradient with this sum of squares."""
     return limit / ops.maximum(ops.sqrt(square), limit)

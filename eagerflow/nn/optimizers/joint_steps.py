@@ -1,8 +1,8 @@
 """Steps of many variables as one call of machine code, in eager code.
 
-The variables' arrays are read where they are, and all new values are written by one segment, whose
-parts are the step's region for each variable. Bits are those of the steps one by one: only formulas
-are taken whose instructions round exactly, so that NumPy's and machine code's agree.
+The variables' arrays are read in place, and all new values are written by one segment, whose parts
+are the step's region for each variable. The result is bit-identical to separate steps: only
+formulas of correctly rounded instructions are used, for which NumPy and machine code agree.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from eagerflow.runtime.buffers import empty
 
 __all__ = ["JointStep", "joint_step"]
 
-MAX_KNOWN = 64  # sets of variables that calls are kept ready for
-MAX_SMALL_ELEMENTS = 1 << 14  # of a variable whose new values lie in one array with others
+MAX_KNOWN = 64  # sets of variables with prepared calls
+MAX_SMALL_ELEMENTS = 1 << 14  # of a variable whose new values share an array with others
 
 _known: dict[Any, JointStep] = {}
 
@@ -84,9 +84,9 @@ def _is_exact(region: Region) -> bool:
 def joint_step(
     op: Op, attributes: dict[str, Any], dtype: Any, sizes: tuple[int, ...]
 ) -> JointStep | None:
-    """The step of variables of these sizes; None where there is no machine code of the same bits.
+    """The step of variables of these sizes; None without bit-identical machine code.
 
-    Empty variables are none of its business.
+    Empty variables are excluded.
     """
     key = op, dtype, sizes, *attributes.items()
     found = _known.get(key)

@@ -21,17 +21,17 @@ __all__ = ["LBFGS"]
 
 Tolerance = Annotated[float, number(lambda x: x >= 0, "negative", "a number of at least 0")]
 Vector = Any
-"""A Tensor of one axis; or of none, for a number."""
-MIN_CURVATURE = 1e-10  # of a pair that is remembered, by the square of its step
+"""A Tensor of one axis, or a scalar."""
+MIN_CURVATURE = 1e-10  # of a remembered pair, relative to the square of its step
 
 
 class LBFGS(Configured):
-    """Limited-memory BFGS, for full batches: ``minimize`` goes on until it has found a minimum.
+    """Limited-memory BFGS, for full batches: ``minimize`` iterates until it has found a minimum.
 
-    Of the last ``history`` steps it remembers how the gradient changed, and so what the curvature
-    is. Each step goes as far as ``line_search`` says, "strong_wolfe" or "backtracking". It ends
-    after ``max_iterations`` steps, or where no element of the gradient is larger than
-    ``gradient_tolerance``, or where a step changes the loss by no more than ``tolerance`` of it.
+    It approximates the curvature by the changes of the gradient in the last ``history`` steps. The
+    length of each step is determined by ``line_search``, "strong_wolfe" or "backtracking". It ends
+    after ``max_iterations`` steps, or when no element of the gradient exceeds
+    ``gradient_tolerance``, or when the relative change of the loss is at most ``tolerance``.
     Source: Liu and Nocedal, 1989.
 
     >>> w = ef.Variable([-1.0, 2.0])
@@ -67,11 +67,11 @@ class LBFGS(Configured):
     ) -> Tensor:
         """Change ``variables`` until ``loss()`` is least, and return its value there.
 
-        ``variables`` are floats of one dtype and default to the trainable ones that ``loss``
-        reads. ``loss`` gives one number, and may be a captured function; ``minimize`` itself
-        decides on values and cannot be captured. Where something raises, the variables are
-        where the last step has led. Raises ArgumentError where the loss is not finite at first, or
-        a gradient at a step, or there are no variables.
+        ``variables`` are floats of one dtype and default to the trainable ones that ``loss`` reads.
+        ``loss`` gives one number, and may be a captured function; ``minimize`` itself depends on
+        values and cannot be captured. After an error, the variables have the values of the last
+        step. Raises ArgumentError if the initial loss or a gradient at a step is not finite, or
+        there are no variables.
         """
         if variables is None:
             with GradientTape() as tape:
@@ -86,7 +86,7 @@ class LBFGS(Configured):
         return loss()
 
     def _steps(self, problem: _Problem) -> Iterator[Vector]:
-        """The points that the steps lead to, each of which is lower than the one before."""
+        """The points of the steps, each lower than the previous one."""
         memory, x = _Memory(self.history), problem.best
         point = problem.at(x)
         if not math.isfinite(point.value):
@@ -122,7 +122,7 @@ class LBFGS(Configured):
 
 
 class _Problem:
-    """A loss as a function of one vector, in which all variables lie one after the other."""
+    """A loss as a function of one vector, the concatenation of all variables."""
 
     def __init__(self, name: str, loss: Callable[[], Tensor], variables: list[Variable]) -> None:
         if not variables:
@@ -131,7 +131,7 @@ class _Problem:
         self.best = _joined([v.value for v in variables])
 
     def move_to(self, x: Vector) -> None:
-        """Give the variables their parts of a vector."""
+        """Assign the parts of a vector to the variables."""
         begin, new = 0, {}
         for variable in self.variables:
             end = begin + variable.size

@@ -1,6 +1,6 @@
 """How far to go along a line, so that a function falls enough and its slope becomes small.
 
-A search takes ``at(step)``, which gives a ``Point``, the point at 0, and the step to try first.
+A search takes ``at(step)``, which returns a ``Point``, the point at 0, and the first step to try.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 __all__ = ["SEARCHES", "Point", "backtracking", "strong_wolfe"]
 
-FALL = 1e-4  # the part of what the slope at 0 promises that a function has to fall by
-FLAT = 0.9  # the part of the slope at 0 that may be left
+FALL = 1e-4  # sufficient decrease, as a fraction of the linear prediction at 0
+FLAT = 0.9  # remaining slope, as a fraction of the slope at 0
 MAX_TRIES = 25
 
 
@@ -73,7 +73,7 @@ def strong_wolfe(at: At, start: Point, step: float) -> Point:
 
 
 def _between(at: At, start: Point, low: Point, high: Point, tries: int) -> Point:
-    """A point with a small slope between the lowest one so far and another one."""
+    """A point with a small slope between the lowest one so far and a further one."""
     for _ in range(tries):
         point = at(_lowest(low, high))
         if not _falls(point, start) or point.value >= low.value:

@@ -22,13 +22,12 @@ _Scale = Annotated[float, number(lambda x: x > 0, "not a scale", "a positive num
 
 
 class LossScaleOptimizer(Optimizer):
-    """Multiplies the loss by a scale, and lets ``inner_optimizer`` step along what comes of it.
+    """Multiplies the loss by a scale, and lets ``inner_optimizer`` apply the unscaled gradients.
 
-    The scale is ``initial_scale`` at first, and twice as large after every
-    ``dynamic_growth_steps`` steps in turn whose gradients were finite. Where they are not, nothing
-    is changed but the scale, which becomes half as large. The loss of which gradients are taken
-    has to be ``scale_loss(loss)``; ``minimize`` sees to it. Source: Micikevicius and others,
-    "Mixed Precision Training", 2018.
+    The scale is ``initial_scale`` at first, and doubles after every ``dynamic_growth_steps``
+    consecutive steps with finite gradients. If gradients are not finite, only the scale changes,
+    and is halved. The differentiated loss has to be ``scale_loss(loss)``; ``minimize`` does that.
+    Source: Micikevicius and others, "Mixed Precision Training", 2018.
 
     >>> w = ef.Variable(3.0)
     >>> optimizer = ef.nn.optimizers.LossScaleOptimizer(ef.nn.optimizers.SGD(0.1))
@@ -60,7 +59,7 @@ class LossScaleOptimizer(Optimizer):
 
     @property
     def iterations(self) -> Any:
-        """How many steps the inner optimizer has made."""
+        """The number of steps of the inner optimizer."""
         return self.inner_optimizer.iterations
 
     @property
@@ -76,7 +75,7 @@ class LossScaleOptimizer(Optimizer):
     def learning_rate(self, value: LearningRate) -> None:
         if hasattr(self, "inner_optimizer"):
             self.inner_optimizer.learning_rate = value
-        else:  # while the base is made
+        else:  # during the base's constructor
             self._rate = Variable(0.0, trainable=False)
 
     @property

@@ -27,9 +27,9 @@ __all__ = ["Adafactor", "Lamb", "Muon"]
 
 
 class Lamb(MeansOptimizer):
-    """Adam whose steps are as long as the weight is large; You and others, 2020.
+    """Adam with steps scaled by the norm of the weight; You and others, 2020.
 
-    Arguments are those of ``Adam``; ``epsilon`` stands beside the corrected root.
+    Arguments are those of ``Adam``; ``epsilon`` is added to the corrected root.
 
     >>> w = ef.Variable([3.0, -4.0])
     >>> loss = ef.nn.optimizers.Lamb(0.1).minimize(lambda: (w * w).sum())
@@ -56,11 +56,11 @@ class Lamb(MeansOptimizer):
 class Adafactor(Optimizer):
     """Adam that keeps, of a matrix of squares, means along rows and columns alone.
 
-    ``beta_2_decay`` says how the means become slower with the steps; squares are at least
-    ``epsilon_1``, and a weight counts as at least ``epsilon_2`` large, with which steps are scaled;
-    ``clip_threshold`` bounds their size. The learning rate is at most one over the root of the
-    number of the step; ``relative_step`` is taken and changes nothing, as in Keras. Other
-    arguments are those of ``Optimizer``. Source: Shazeer and Stern, 2018.
+    ``beta_2_decay`` is the exponent by which the means slow down; squares are at least
+    ``epsilon_1``, and the size of a weight, by which steps are scaled, at least ``epsilon_2``;
+    ``clip_threshold`` bounds their size. The learning rate is at most one over the root of the step
+    number; ``relative_step`` is accepted without effect, as in Keras. Other arguments are those of
+    ``Optimizer``. Source: Shazeer and Stern, 2018.
 
     >>> w = ef.Variable([[1.0, -2.0]])
     >>> loss = ef.nn.optimizers.Adafactor(0.1).minimize(lambda: (w * w).sum())
@@ -131,10 +131,10 @@ class Muon(Optimizer):
     ``ns_steps`` iterations with the polynomial of ``muon_a``, ``muon_b`` and ``muon_c``, and
     multiplied by ``rms_rate`` and the root of the longer side, unless ``rms_rate`` is None. AdamW,
     with ``adam_beta_1``, ``adam_beta_2``, ``epsilon``, ``adam_weight_decay`` and ``adam_lr_ratio``
-    times the learning rate, takes what is no matrix, weights whose names match one of the regular
-    expressions ``exclude_layers`` (which the output layer should), and with ``exclude_embeddings``
-    those in whose name "embedding" occurs. Other arguments are those of ``Optimizer``. Source:
-    Jordan and others, 2024; Liu and others, 2025.
+    times the learning rate, is used for weights other than matrices, for names that match one of
+    the regular expressions ``exclude_layers`` (which the output layer should), and with
+    ``exclude_embeddings`` for names that contain "embedding". Other arguments are those of
+    ``Optimizer``. Source: Jordan and others, 2024; Liu and others, 2025.
 
     >>> w = ef.Variable([[1.0, 0.0], [0.0, 2.0]])
     >>> optimizer = ef.nn.optimizers.Muon(0.1, weight_decay=None, rms_rate=None)

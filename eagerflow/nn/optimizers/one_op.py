@@ -1,4 +1,4 @@
-"""Optimizers whose step is one op: variables are changed together, in one call."""
+"""Optimizers with one op per step: variables are updated together, in one call."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from eagerflow.variable import Variable
 
 __all__ = ["OneOpOptimizer"]
 
-MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that is changed together with others
-MIN_SMALL_VARIABLES = 6  # for which that pays
+MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that is updated together with others
+MIN_SMALL_VARIABLES = 6  # from which that pays
 
 
 @cache
 def _names(step_op: Callable[..., Any]) -> tuple[list[str], list[str]]:
-    """What an op takes, and its attributes but for the weight decay, which variables decide."""
+    """The operands of an op, and its attributes except weight decay, which depends on variables."""
     op = op_of(step_op)
     return list(op.data), [name for name in op.attributes if name != "weight_decay"]
 
 
 class OneOpOptimizer(Optimizer):
-    """Base of optimizers whose step is ``step_op``, an op of the family ``update``.
+    """Base of optimizers with the step ``step_op``, an op of the family ``update``.
 
-    The op takes variable, gradient, state, and those of ``numbers`` that it has; its attributes
-    are the optimizer's of the same names, and the ``weight_decay`` of the variable. Where it is
-    None, ``update`` makes the step, as where a subclass has one of its own.
+    The op takes variable, gradient, state, and those of ``numbers`` in its signature; its
+    attributes are the optimizer's of the same names, and the ``weight_decay`` of the variable. If
+    it is None, ``update`` computes the step, also if a subclass overrides it.
     """
 
     step_op: Callable[..., Any] | None
 
     def numbers(self, rate: Tensor, step: Tensor) -> dict[str, Tensor]:
-        """What is the same for all variables in a step, by the names that ops have for it."""
+        """Values shared by all variables in a step, by the op's names."""
         return {"learning_rate": rate, "step": step}
 
     def _arguments(self, rate: Tensor, step: Tensor) -> tuple[list[Tensor], dict[str, Any]]:
@@ -91,7 +91,7 @@ class OneOpOptimizer(Optimizer):
     def _at_once(
         self, op: Op, pairs: list[Pair], numbers: list[Tensor], options: dict[str, Any]
     ) -> Values | None:
-        """The next values by one call of machine code; None where that cannot be."""
+        """The next values by one call of machine code; None if unsupported."""
         kind = pairs[0][1].current._kind
         if not kind.device.backend.host or any(g._kind is not kind for g, _ in pairs):
             return None

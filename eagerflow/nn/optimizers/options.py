@@ -1,4 +1,4 @@
-"""The arguments of optimizers: what they may be, and those that all optimizers take."""
+"""The arguments of optimizers: types, checks, and those common to all optimizers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 LearningRate = float | Schedule | Callable[[], Any] | Mapping[str, Any]
-"""A number, a schedule, what gives the rate when it is called, or a schedule's configuration."""
+"""A number, a schedule, a callable that returns the rate, or a schedule's configuration."""
 
 _positive = number(lambda x: x > 0, "not a limit", "a positive number")
 Limit = Annotated[float | None, lambda x: None if x is None else _positive(x)]
@@ -31,7 +31,7 @@ Beta = Annotated[float, number(lambda x: 0 <= x < 1, "out of range", "a number f
 
 
 def steps(value: Any) -> int:
-    """The check of a number of calls that make one step."""
+    """The check of the number of calls per step."""
     require(is_count(value, 2), value, "out of range", expected="an integer of at least 2, or None")
     return int(value)
 
@@ -51,13 +51,13 @@ class CommonOptions(TypedDict, total=False):
 
 
 class OptimizerOptions(CommonOptions, total=False):
-    """The arguments that every optimizer takes beside its learning rate."""
+    """The common arguments of optimizers besides the learning rate."""
 
     weight_decay: float | None
 
 
 def rate_from(name: str, rate: TensorLike) -> Any:
-    """A learning rate as a tensor; ArgumentError, which names the optimizer, for what is none."""
+    """A learning rate as a tensor; ArgumentError, which names the optimizer, for other values."""
     text = isinstance(rate, str)
     value = as_tensor(-1.0 if text else rate, "float32")
     ok = not value.ndim and float(value) >= 0

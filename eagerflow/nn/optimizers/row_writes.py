@@ -1,10 +1,10 @@
-"""Rows of Variables, written where they are if there are no other references to the old values.
+"""Rows of Variables, written in place if there are no other references to the old values.
 
-Copies of tables cost more than steps of few rows. So the step waits for the moment in which all
-Variables get their values, asks in the same moment for references to the old ones, and writes over
-them; where there are some, it is a copy after all, and where there is no machine code. All are
-calls of C functions, between which no other thread, signal handler or finalizer runs, and which
-need no memory once the first row is written, as with plans that write in place.
+Copies of tables cost more than steps of few rows. So the step waits for the commit, in which all
+Variables get their values, checks at the same moment for references to the old ones, and overwrites
+them; if there are some, or without machine code, it copies. All are calls of C functions, between
+which no other thread, signal handler or finalizer runs, and which allocate no memory once the first
+row is written, as in plans that write in place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INDEX = ("array",)
 
 
 class RowWrite(NamedTuple):
-    """New rows of a Variable, at the places ``indices``."""
+    """New rows of a Variable, at ``indices``."""
 
     variable: Variable
     indices: Tensor
@@ -45,7 +45,7 @@ class RowWrite(NamedTuple):
         return all(type(t._array) is np.ndarray for t in (self.variable.current, self.rows))
 
     def told(self) -> PartWrite:
-        """The rows as what is to be written over the value; IndexRangeError."""
+        """The rows in the form for writing; IndexRangeError for invalid indices."""
         old, rows, indices = self.variable.current, self.rows, self.indices
         tell = _teller(spec_of(old), spec_of(rows), spec_of(indices))
         return PartWrite(old._array, *tell(old._array, rows._array, indices._array))
@@ -53,7 +53,7 @@ class RowWrite(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _teller(*specs: Any) -> Any:
-    """What tells which elements are written; see ``Op.writes``."""
+    """The index of the written elements; see ``Op.writes``."""
     return ops.index_set.op.writes(*specs, index=_INDEX)
 
 
@@ -63,7 +63,7 @@ def copied(values: dict[Variable, Any]) -> dict[Variable, Tensor]:
 
 
 def assign_with_rows(values: dict[Variable, Any]) -> None:
-    """Give Variables new values, and some of them new rows, all in one moment."""
+    """Assign new values to Variables, and new rows to some of them, in one commit."""
     writes = [x for x in values.values() if type(x) is RowWrite]
     if not writes:
         assign_together(values)

@@ -13,13 +13,13 @@ _classes: dict[str, type[Optimizer]] = {}
 
 
 def offer(*classes: type[Optimizer]) -> None:
-    """Let ``get`` find classes by their names in snake case, or without capitals."""
+    """Allow ``get`` to find classes by their names in snake case, or in lower case."""
     for cls in classes:
         _classes[snake_case(cls.__name__)] = _classes[cls.__name__.lower()] = cls
 
 
 def get(identifier: Any) -> Any:
-    """The optimizer that a name, a configuration or an optimizer stands for.
+    """Return the optimizer for a name, a configuration or an optimizer.
 
     >>> ef.nn.optimizers.get("adam")
     <Adam: learning_rate=0.001, step 0>

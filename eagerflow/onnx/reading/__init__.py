@@ -1,1 +1,1 @@
-"""ONNX models as graphs."""
+"""Import of ONNX models as graphs."""

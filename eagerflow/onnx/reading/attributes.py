@@ -1,4 +1,4 @@
-"""Attributes of nodes as Python values, and the schemas that say which there are."""
+"""Attributes of nodes as Python values, and the schemas that define them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from eagerflow.onnx.package import onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.tensors import array_of, dense_of, fail
 
-# The numbers of AttributeProto.AttributeType.
+# The values of AttributeProto.AttributeType.
 FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 5, 6, 7, 8
 GRAPHS, SPARSE, TYPE = 10, 11, 13
 
 
 class Schema(NamedTuple):
-    """What the standard says of an operator at an opset version."""
+    """The standard's definition of an operator at an opset version."""
 
     proto: Any
     defaults: dict[str, Any]
     known: frozenset[str]
     required: tuple[str, ...]
     inputs: tuple[int, int]
-    """How many inputs there may be: the least, and the most."""
+    """The smallest and the largest number of inputs."""
     since: int
 
 
 @lru_cache(2048)
 def schema_of(domain: str, name: str, version: int) -> Schema | None:
-    """The schema of an operator as it was at an opset version; None where there is none."""
+    """The schema of an operator at an opset version; None if there is none."""
     defs = onnx_package().defs
     try:
         found = defs.get_schema(name, max_inclusive_version=version, domain=domain)
@@ -77,7 +77,7 @@ def _text(data: bytes) -> str:
 
 
 def attributes_of(node: Any, schema: Schema | None, folder: Path | None) -> dict[str, Any]:
-    """The attributes of a node but for its graphs, with the defaults of the schema."""
+    """The attributes of a node, without subgraphs, with the schema's defaults."""
     found = dict(schema.defaults) if schema else {}
     seen: set[str] = set()
     for attribute in node.attribute:

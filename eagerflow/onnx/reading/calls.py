@@ -1,15 +1,15 @@
-"""What an operator's function gets and may ask: the call, values that are known, and sizes.
+"""The interface of operator functions: the call, constant values, and sizes.
 
-A function of an operator is registered under its ONNX name. Inputs come in the order of the
-schema, None where they are left out; attributes come by name, with the defaults that the schema of
-the model's opset gives. Where an attribute became an input in a later version, both have one
-parameter, which then is a Python value or a Tensor::
+A function of an operator is registered under its ONNX name. Inputs are positional, in the order of
+the schema, None if omitted; attributes are keyword arguments, with the defaults of the schema for
+the model's opset. Where an attribute became an input in a later version, both share a parameter,
+which is a Python value or a Tensor::
 
     @operator("Clip")
     def clip(call, x, min=None, max=None):
         ...
 
-It gives one Tensor, or a tuple of them for the outputs in order (None for those left out); a
+It returns one Tensor, or a tuple of them for the outputs in order (None for omitted ones); a
 sequence is a list of Tensors.
 """
 
@@ -27,17 +27,17 @@ from eagerflow.graph.ir import Value
 from eagerflow.tensor import Tensor
 
 ONNX = ""
-"""The domain of ONNX's own operators, which files also call ``ai.onnx``."""
+"""The domain of ONNX's own operators, also called ``ai.onnx`` in files."""
 PREVIEW = "ai.onnx.preview"
 TRAINING = "ai.onnx.preview.training"
 LEARNING = "ai.onnx.ml"
 
 
 class NotKnown(Exception):  # noqa: N818 - it asks for a value, and is no error of a user
-    """A number is needed that follows from inputs of the model; ``names`` are theirs.
+    """A required number depends on inputs of the model, which ``names`` lists.
 
-    ``names`` is empty where it follows from what a loop hands to its body. ``of_shapes`` says that
-    it is a size that is known by name alone.
+    ``names`` is empty if it depends on values that a loop passes to its body. ``of_shapes`` means
+    that it is a size known by name only.
     """
 
     def __init__(self, names: Iterable[str], of_shapes: bool = False) -> None:
@@ -47,7 +47,7 @@ class NotKnown(Exception):  # noqa: N818 - it asks for a value, and is no error 
 
 
 class Refused(Exception):  # noqa: N818 - collected, and raised as one error of all nodes
-    """A node that cannot be expressed, and why."""
+    """A node that cannot be expressed, with the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class Refused(Exception):  # noqa: N818 - collected, and raised as one error of 
 
 
 class SizeVector:
-    """Sizes of traced tensors as ONNX computes with them: int64, some known by name alone.
+    """Sizes of traced tensors in ONNX's computations: int64, possibly named dimensions.
 
     ``sizes`` is a NumPy object array of ints and Dims with at most one axis.
     """
@@ -67,12 +67,12 @@ class SizeVector:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor that this stands for."""
+        """The shape of the represented tensor."""
         return self.sizes.shape
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the tensor that this stands for."""
+        """The dtype of the represented tensor."""
         return np.dtype("int64")
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class SizeVector:
 
 
 def as_sizes(sizes: Any) -> Any:
-    """Numbers and Dims as a tensor where all are numbers, else as a SizeVector."""
+    """Numbers and Dims as a tensor if all are numbers, otherwise as a SizeVector."""
     found = np.array(sizes, dtype=object)
     if any(isinstance(size, Dim) for size in found.flat):
         return SizeVector(found)
@@ -88,10 +88,10 @@ def as_sizes(sizes: Any) -> Any:
 
 
 class Call:
-    """One node of a model, as the function of its operator sees it.
+    """One node of a model, for the function of its operator.
 
-    ``version`` is the opset version of the node's domain, ``node`` the NodeProto, ``outputs`` says
-    of each output that the node lists whether it has a name.
+    ``version`` is the opset version of the node's domain, ``node`` the NodeProto, ``outputs`` has
+    for each listed output whether it has a name.
     """
 
     __slots__ = ("_graphs", "node", "outputs", "version")
@@ -105,7 +105,7 @@ class Call:
         self._graphs = graphs
 
     def wants(self, index: int) -> bool:
-        """Whether the node uses the output of this number."""
+        """Whether the output at this index is used."""
         return index < len(self.outputs) and self.outputs[index]
 
     def graph(self, name: str) -> Any:
@@ -115,7 +115,7 @@ class Call:
         return self._graphs[name]
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise what says why the node cannot be imported; the importer lists all such nodes."""
+        """Raise the reason that the node cannot be imported; the importer lists all such nodes."""
         raise Refused(reason)
 
 
@@ -123,7 +123,7 @@ class Call:
 
 
 def is_known(x: Any) -> bool:
-    """Whether the number behind a Tensor, a SizeVector, a list or a Python value is known."""
+    """Whether the value of a Tensor, a SizeVector, a list or a Python number is known."""
     if isinstance(x, SizeVector):
         return not any(isinstance(size, Dim) for size in x.sizes.flat)
     if isinstance(x, list | tuple):
@@ -132,7 +132,7 @@ def is_known(x: Any) -> bool:
 
 
 def known(x: Any) -> Any:
-    """The NumPy array of a value, NotKnown where it follows from inputs; None stays None."""
+    """The NumPy array of a value, NotKnown if it depends on inputs; None stays None."""
     if x is None:
         return None
     if isinstance(x, SizeVector):
@@ -147,30 +147,30 @@ def known(x: Any) -> Any:
 
 
 def known_list(x: Any) -> Any:
-    """The values of a tensor of one axis, or of an attribute, as a Python list; None stays None."""
+    """The values of a 1-d tensor or of an attribute, as a Python list; None stays None."""
     return None if x is None else np.atleast_1d(known(x)).tolist()
 
 
 def known_number(x: Any) -> Any:
-    """The one number of a tensor, or of an attribute, as Python's; None stays None."""
+    """The element of a one-element tensor, or an attribute, as a Python number; None stays None."""
     return None if x is None else known(x).reshape(()).item()
 
 
 def sizes(x: Any) -> Shape:
-    """A shape from an attribute or a tensor of sizes, in which Dims may be."""
+    """A shape from an attribute or a tensor of sizes; it may contain Dims."""
     if isinstance(x, SizeVector):
         return tuple(np.atleast_1d(x.sizes).tolist())
     return tuple(known_list(x))
 
 
 def size(x: Any) -> DimLike:
-    """One size from a tensor or an attribute, which may be a Dim."""
+    """One size from a tensor or an attribute; it may be a Dim."""
     (found,) = sizes(x)
     return found
 
 
 def origins(tensors: Iterable[Any]) -> set[str]:
-    """The names of the model's inputs that traced tensors follow from."""
+    """The names of the model's inputs that traced tensors depend on."""
     names: set[str] = set()
     seen: set[Value] = set()
     waiting = [t._array for t in tensors if type(t) is Tensor and type(t._array) is Value]
@@ -185,7 +185,7 @@ def origins(tensors: Iterable[Any]) -> set[str]:
         outer = [t for t, v in getattr(value.owner, "captured", {}).values() if v is value]
         if outer:
             waiting.extend(t._array for t in outer if type(t._array) is Value)
-        elif not getattr(value.owner, "lifts", False):  # else a loop hands it to its body
+        elif not getattr(value.owner, "lifts", False):  # otherwise a loop passes it to its body
             names.add(value.name)
     return names
 
@@ -194,10 +194,10 @@ def origins(tensors: Iterable[Any]) -> set[str]:
 
 
 class Operator(NamedTuple):
-    """The function of an operator.
+    """The function of an operator, with its properties.
 
-    ``takes_sizes`` says that it handles SizeVectors itself, ``pure`` that it gives the same for the
-    same inputs, so that it may be computed while a model is imported.
+    ``takes_sizes`` means that it handles SizeVectors itself, ``pure`` that its result depends only
+    on the inputs, so that it can be folded during the import.
     """
 
     function: Callable[..., Any]
@@ -206,16 +206,16 @@ class Operator(NamedTuple):
 
 
 OPERATORS: dict[tuple[str, str], Operator] = {}
-"""All operators that can be read, by domain and name."""
+"""All supported operators, by domain and name."""
 
 
 def operator(
     *names: str, domain: str = ONNX, takes_sizes: bool = False, pure: bool = True
 ) -> Callable[[Any], Any]:
-    """The decorator that registers the function of one operator or of several.
+    """Decorator that registers the function of one or several operators.
 
-    Unless it ``takes_sizes``, a SizeVector reaches it as an ordinary int64 Tensor. What draws
-    random numbers is not ``pure``.
+    Unless it ``takes_sizes``, a SizeVector is passed as an ordinary int64 Tensor. Functions that
+    draw random numbers are not ``pure``.
     """
 
     def register(function: Any) -> Any:

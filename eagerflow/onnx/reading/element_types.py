@@ -1,4 +1,4 @@
-"""ONNX's element types and ours."""
+"""The mapping between ONNX's element types and dtypes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMES = {
     25: "uint2",
     26: "int2",
 }
-"""By the numbers of ``TensorProto.DataType``."""
+"""By the values of ``TensorProto.DataType``."""
 
 REFUSED = frozenset(
     {
@@ -51,11 +51,11 @@ REFUSED = frozenset(
         "float8_e8m0",
     }
 )
-"""Those that eagerflow does not have."""
+"""Element types without a dtype in eagerflow."""
 
 
 def dtype_of(element_type: Any) -> DType:
-    """Our dtype of an ONNX element type; Refused, by name, for one that we do not have."""
+    """The dtype of an ONNX element type; Refused, by name, for an unsupported one."""
     name = NAMES.get(int(element_type))
     if name is None:
         raise Refused(f"the element type {int(element_type)} does not exist")
@@ -65,10 +65,10 @@ def dtype_of(element_type: Any) -> DType:
 
 
 def element_type_of(dtype: DType) -> int:
-    """The number of a dtype of ours in ONNX."""
+    """ONNX's number of a dtype."""
     return next(number for number, name in NAMES.items() if name == dtype.name)
 
 
 def converted(x: Any, dtype: DType) -> Any:
-    """A tensor in a dtype; itself where it is of it."""
+    """A tensor in a dtype; itself if it has that dtype."""
     return x if x.dtype == dtype else ops.astype(x, dtype)

@@ -1,4 +1,4 @@
-"""Constant folding: what follows from known values alone is computed while a model is imported."""
+"""Constant folding: ops on known values are computed during the import."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from eagerflow.recorder import Recorder, below, with_recorder
 from eagerflow.tensor import Tensor
 
 FREE_ELEMENTS = 2**24
-"""What may be computed in all while a model is imported, besides a multiple of its own size."""
+"""The limit of the total folded size, besides a multiple of the file's size."""
 
 
 class TooLarge(Exception):  # noqa: N818 - the value is computed when the graph runs
-    """A value that a small file would make large."""
+    """A small file would expand to a large value."""
 
 
 class Budget(Recorder):
-    """Computes ops on known values as long as their results are not many more than the file's."""
+    """Computes ops on known values within a limit that is proportional to the file's size."""
 
     def __init__(self, file_size: int) -> None:
         self.left = FREE_ELEMENTS + 16 * file_size
@@ -43,7 +43,7 @@ class Budget(Recorder):
 
 
 class ImportTrace(Trace):
-    """A trace that computes what is known, and names constants as the file does."""
+    """A trace that folds ops on known values, and names constants as in the file."""
 
     def __init__(self, name: str, free: FreeSizes, budget: Budget) -> None:
         super().__init__(name, free=free)
@@ -51,9 +51,9 @@ class ImportTrace(Trace):
         self.labels: dict[int, tuple[str, Tensor]] = {}
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """The result, computed where all arguments are known and else a node's.
+        """The result, computed if all arguments are known, otherwise a node's.
 
-        What is kept in few bits stays so.
+        Values with a compact representation keep it.
         """
         kept = op.family in ("random", "control") or op.name in WIDENING
         if not kept and all(is_known(x) for x in args):
@@ -64,7 +64,7 @@ class ImportTrace(Trace):
         return super().call(op, args, attributes)
 
     def label(self, tensor: Tensor, name: str) -> None:
-        """Let a constant have this name."""
+        """Set the name of a constant."""
         self.labels[id(tensor)] = name, tensor
 
     def _constant(self, tensor: Tensor) -> Value:
@@ -77,7 +77,7 @@ class ImportTrace(Trace):
 
 
 def as_plain(x: Any) -> Any:
-    """A SizeVector as a Tensor that the graph computes; lists of what may be one, too."""
+    """A SizeVector as a Tensor that the graph computes; also within lists."""
     if isinstance(x, list):
         return [as_plain(part) for part in x]
     if not isinstance(x, SizeVector):
@@ -87,7 +87,7 @@ def as_plain(x: Any) -> Any:
 
 
 def _counted(size: Any) -> Tensor:
-    """A size that is known by name as a number of the graph: so many ones, added up."""
+    """A named dimension as a number computed by the graph: a sum of so many ones."""
     if isinstance(size, Dim):
         return sum_of(ones((size,), dtype="int64"))  # type: ignore[no-any-return]
     return sum_of(ones((), dtype="int64")) * int(size)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The walk through a model: each node is a call of its operator's function on Tensors."""
+"""The traversal of a model: each node becomes a call of its operator's function on Tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.scopes import scope
 
 MAX_STEPS = 50_000
-"""Nodes and bodies that may be walked through, besides the file's: of loops and functions."""
+"""The limit of visited nodes and bodies, besides the file's own: of loops and functions."""
 
 _FAILURES = (
     ArithmeticError,
@@ -45,22 +45,22 @@ _FAILURES = (
 )
 
 BROKEN: Any = object()
-"""Stands for what a node gives that could not be imported."""
+"""Placeholder of a node's outputs if the node could not be imported."""
 
 
 class Broken(Exception):  # noqa: N818 - what went wrong is written down already
-    """A body gives what could not be imported."""
+    """A body returns a value that could not be imported."""
 
 
 class Needs(NamedTuple):
-    """What is to be looked at when the graph runs: inputs by name, and shapes."""
+    """The required knowledge at run time: values of inputs by name, and shapes."""
 
     names: set[str]
     shapes: list[bool]
 
 
 class Importer:
-    """Walks through the graphs of a model under a trace; collects what cannot be imported."""
+    """Traverses the graphs of a model under a trace; collects nodes that cannot be imported."""
 
     def __init__(self, model: Model, budget: Budget) -> None:
         self.model = model
@@ -70,13 +70,13 @@ class Importer:
         self.steps = MAX_STEPS + 10 * len(model.graph.node)
 
     def outputs(self, scope_: Scope, graph: Any) -> list[Any]:
-        """Run the nodes of a graph; the values of its outputs, BROKEN ones among them."""
+        """Run the nodes of a graph; the values of its outputs, possibly BROKEN."""
         for number, node in enumerate(graph.node):
             self._node(node, scope_, number)
         return [scope_.find(info.name, "an output of the graph") for info in graph.output]
 
     def step(self, label: str) -> None:
-        """Count one more node or body; FileFormatError where a small file asks for too many."""
+        """Count one more node or body; FileFormatError if a small file expands to too many."""
         self.steps -= 1
         if self.steps < 0:
             fail("the loops and functions of the model are too long to be unrolled", received=label)
@@ -108,7 +108,7 @@ class Importer:
         around.bind(node, found, BROKEN)
 
     def _called(self, node: Any, around: Scope, given: list[Any]) -> Any:
-        """What the node gives; what goes wrong in it is a reason to refuse it."""
+        """The results of the node; errors in it become the reason of its refusal."""
         try:
             return self._results(node, around, given)
         except (NotKnown, Refused, Broken, FileFormatError):
@@ -116,7 +116,7 @@ class Importer:
         except EagerflowError as error:
             pair = {str(size) for size in getattr(error, "unlike", ())}
             if isinstance(error, ShapeError) and len(pair) == 2 and pair <= around.sizes:
-                raise  # two names of one size: the walk begins anew
+                raise  # two names of one size: the traversal is restarted
             if isinstance(error, CaptureError | ShapeError) and any(_is_symbolic(x) for x in given):
                 raise NotKnown((), of_shapes=True) from error
             raise Refused(_reason(error)) from error
@@ -126,7 +126,7 @@ class Importer:
             raise Refused(_reason(error)) from error
 
     def _needed(self, need: NotKnown, node: Any, around: Scope) -> Any:
-        """A value is needed: the holder of the body may know it, or else it is asked for."""
+        """A value is needed: known to the holder of the body, or requested from the caller."""
         if around.is_body:
             raise need
         if not need.names and not need.of_shapes:
@@ -182,7 +182,7 @@ class Importer:
         return found.function(call, *given, **attributes)
 
     def _listed(self, call: Call, result: Any) -> tuple[Any, ...]:
-        """The results as a tuple, in which all that is wanted is there."""
+        """The results as a tuple, checked to contain all used outputs."""
         results = result if type(result) is tuple else (result,)
         found = tuple(
             as_tensor(x) if isinstance(x, np.ndarray | np.generic) else x for x in results
@@ -193,7 +193,7 @@ class Importer:
         return found
 
     def _function(self, body: Any, node: Any, around: Scope, given: list[Any]) -> tuple[Any, ...]:
-        """The nodes of a function, for these inputs and the attributes of the node."""
+        """The nodes of a function, for these inputs and the attributes of the calling node."""
         inner = around.of_function(body, node)
         if len(given) > len(body.input):
             raise Refused(f"the function takes {len(body.input)} inputs")
@@ -220,7 +220,7 @@ class Subgraph:
         self.inputs = [info.name for info in graph.input]
 
     def __call__(self, *given: Any) -> list[Any]:
-        """The values of the outputs for these inputs, and for what is around the node."""
+        """The values of the outputs for these inputs, and for the values around the node."""
         if len(given) != len(self.inputs):
             raise Refused(f"a body of {len(self.inputs)} inputs is given {len(given)}")
         self._importer.step(self._graph.name)
@@ -234,11 +234,11 @@ class Subgraph:
 
     @property
     def output_count(self) -> int:
-        """How many outputs it has."""
+        """The number of outputs."""
         return len(self._graph.output)
 
     def outer_values(self) -> list[Any]:
-        """What it takes from around it."""
+        """The values that it captures from outside."""
         names: set[str] = set()
         _collect(self._graph, names)
         known_here = (self._around.get(name) for name in names)
@@ -246,7 +246,7 @@ class Subgraph:
 
 
 def _collect(graph: Any, names: set[str]) -> None:
-    """All names that nodes of a graph, and of those within, read."""
+    """All names that are read by nodes of a graph, including nested ones."""
     names.update(info.name for info in graph.output)
     for node in graph.node:
         names.update(node.input)
@@ -255,7 +255,7 @@ def _collect(graph: Any, names: set[str]) -> None:
 
 
 def add_initializers(model: Model, graph: Any, into: Scope, note: Any = None) -> None:
-    """Let the names of a graph's initializers stand for their values; ``note`` hears of each."""
+    """Bind the names of a graph's initializers to their values; ``note`` is called for each."""
     for proto in (*graph.initializer, *graph.sparse_initializer):
         name = proto.values.name if hasattr(proto, "indices") else proto.name
         if not name or name in into.values:
@@ -291,5 +291,5 @@ def _is_symbolic(x: Any) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The problem that an error states, as the reason why a node is refused."""
+    """The problem of an error, as the reason of a node's refusal."""
     return str(getattr(error, "problem", "")) or f"{type(error).__name__}: {error}"

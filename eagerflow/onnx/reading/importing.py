@@ -15,7 +15,7 @@ from eagerflow.variable import Variable
 
 
 def trainable_weights(model: Model) -> dict[str, Variable]:
-    """Variables for the initializers that may be trained: floats with axes, but no statistics."""
+    """Variables for trainable initializers: floats with axes, except statistics."""
     fixed = {
         name
         for node in model.graph.node
@@ -35,16 +35,16 @@ def trainable_weights(model: Model) -> dict[str, Variable]:
 def import_onnx(
     source: Any, values: Mapping[str, Any] | None = None, trainable: bool = False
 ) -> Graph:
-    """The graph of an ONNX model, with its names of inputs and outputs.
+    """The graph of an ONNX model, with the model's names of inputs and outputs.
 
     ``source`` is a path or the bytes of a file, of opset 6 or later. ``values`` binds inputs to
-    arrays, or sequences to lists of them; they are no inputs of the graph then. Weights are
-    constants; with ``trainable=True`` floats that have axes are Variables of the file's names.
-    What follows from known values alone is computed at once. Where shapes follow from the values
-    of inputs, the graph looks at these when it runs, and can neither be saved nor differentiated.
+    arrays, or sequences to lists of them, and removes them from the graph's inputs. Weights are
+    constants; with ``trainable=True``, floats that have axes are Variables with the file's names.
+    Ops on constants are folded. If shapes depend on the values of inputs, the graph is specialized
+    when it runs, and can neither be saved nor differentiated.
 
     Raises FileFormatError for damaged files and for data outside of the model's folder, and
-    ArgumentError that lists all nodes which cannot be imported. Needs the extra ``onnx``.
+    ArgumentError with all nodes that cannot be imported. Needs the extra ``onnx``.
 
     >>> import onnx.parser
     >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 21]>

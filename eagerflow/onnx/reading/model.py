@@ -1,4 +1,4 @@
-"""ONNX files: parsed, and checked before anything is made of them."""
+"""ONNX files: parsed, and validated before they are used."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, 
 from eagerflow.runtime.properties import cached_property
 
 OLDEST, NEWEST = 7, 28
-"""The opset versions of ONNX's own domain that are known; older ones where nothing differs."""
+"""The supported opset versions of ONNX's own domain; older ones for unchanged operators."""
 MAX_DEPTH = 24
-"""Graphs within graphs."""
+"""The nesting depth of graphs."""
 
 Functions = dict[tuple[str, str, str], Any]
 
 
 def domain_of(name: str) -> str:
-    """The domain in its short form: ONNX's own has two names."""
+    """The canonical form of a domain: ONNX's own has two names."""
     return "" if name == "ai.onnx" else name
 
 
@@ -69,7 +69,7 @@ class Model:
     def array(self, proto: Any) -> Any:
         """The values of an initializer.
 
-        Numbers of 4 bits are bytes where nothing but their values matters.
+        4-bit numbers are stored as bytes where only their values matter.
         """
         if hasattr(proto, "indices"):
             return dense_of(proto, self.folder)
@@ -79,7 +79,7 @@ class Model:
 
     @cached_property
     def _read_as_they_are(self) -> set[str]:
-        """Names that are read by something else than what dequantizes them."""
+        """Names that have other uses than dequantization."""
         found, waiting = set[str](), [self.graph]
         while waiting:
             graph = waiting.pop()
@@ -96,7 +96,7 @@ def _parsed(data: bytes) -> Any:
     try:
         model.ParseFromString(data)
     except raised_here(Exception) as error:
-        # protobuf's classes differ by version
+        # protobuf's classes differ between versions
         fail("this is not an ONNX model, or a damaged one", received=str(error))
     if not model.HasField("graph"):
         fail("the model has no graph")
@@ -106,7 +106,7 @@ def _parsed(data: bytes) -> Any:
 
 
 def opsets_of(imports: Any) -> dict[str, int]:
-    """The version of each domain."""
+    """The opset version of each domain."""
     found: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)
@@ -123,7 +123,7 @@ def graphs_in(node: Any) -> dict[str, Any]:
 
 
 def _check_texts(proto: Any) -> None:
-    """All texts are texts: protobuf gives the bytes of those that are not UTF-8."""
+    """Check that all texts are texts: protobuf returns bytes for invalid UTF-8."""
     waiting = [proto]
     while waiting:
         for field, value in waiting.pop().ListFields():
@@ -151,7 +151,7 @@ def _check_depth(graph: Any, depth: int) -> None:
 def tensor_type(info: Any) -> Any:
     """The tensor type of a ValueInfoProto; Refused for sequences, maps and sparse tensors.
 
-    An optional tensor is one that is there.
+    An optional tensor is assumed to be present.
     """
     kind = info.type
     if kind.HasField("optional_type"):
@@ -165,9 +165,9 @@ def tensor_type(info: Any) -> Any:
 
 
 def dtype_and_shape(info: Any, named: Any) -> tuple[DType, tuple[int | Dim, ...] | None]:
-    """What a ValueInfoProto says; the shape is None where it does not say even the rank.
+    """The dtype and shape of a ValueInfoProto; the shape is None if the rank is unknown.
 
-    ``named(name)`` gives the size of a name; sizes that have none are named after the value.
+    ``named(name)`` returns the size with a name; unnamed sizes are named after the value.
     """
     kind = tensor_type(info)
     dtype = dtype_of(kind.elem_type)

@@ -1,4 +1,4 @@
-"""Opset 6: what its operators say otherwise than those of version 7, in the words of the latter."""
+"""Opset 6: conversion of nodes to the semantics of version 7."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Form = tuple[list[Any], dict[str, Any]]
 
 
 def _broadcast(given: list[Any], attributes: dict[str, Any]) -> Form:
-    """The second input met the axes of the first from ``axis`` on, where ``broadcast`` said so."""
+    """With ``broadcast``, axes of the second input matched those of the first from ``axis`` on."""
     rest = {key: x for key, x in attributes.items() if key not in ("axis", "broadcast")}
     axis = attributes.get("axis")
     if not attributes["broadcast"] or axis is None:
@@ -29,7 +29,7 @@ def _broadcast(given: list[Any], attributes: dict[str, Any]) -> Form:
 
 
 def _channels(given: list[Any], attributes: dict[str, Any]) -> Form:
-    """Slopes lay along the channels."""
+    """Slopes were aligned with the channels."""
     x, slope = given
     if slope.ndim == 1 and slope.shape[0] != 1:
         slope = ops.reshape(slope, (*slope.shape, *(1,) * max(x.ndim - 2, 0)))
@@ -37,7 +37,7 @@ def _channels(given: list[Any], attributes: dict[str, Any]) -> Form:
 
 
 def _without(*names: str) -> Callable[..., Form]:
-    """Without attributes that say what is so anyway."""
+    """Remove attributes with default semantics."""
 
     def fewer(given: list[Any], attributes: dict[str, Any]) -> Form:
         return given, {key: x for key, x in attributes.items() if key not in names}
@@ -46,7 +46,7 @@ def _without(*names: str) -> Callable[..., Form]:
 
 
 def _tested(given: list[Any], attributes: dict[str, Any]) -> Form:
-    """Models for inference said so."""
+    """Inference was marked by an attribute."""
     if not attributes["is_test"]:
         raise Refused("training, in its form of opset 6")
     return _without("is_test")(given, attributes)
@@ -64,7 +64,7 @@ _FORMS: dict[str, Callable[..., Form]] = {
 
 
 def form_of(name: str, schema: Schema | None, version: int) -> Callable[..., Form]:
-    """What brings a node of an older version to the form of version 7; Refused where none does."""
+    """The conversion of an older node to version 7; Refused if there is none."""
     later, six = schema_of("", name, OLDEST), schema_of("", name, OLDEST - 1)
     if schema is not None and later is not None and later.since == schema.since:
         return _without()

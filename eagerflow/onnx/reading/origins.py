@@ -1,6 +1,6 @@
-"""Where nodes of a model come from: scope and line in their producer, as far as they are told.
+"""The origin of a model's nodes: scope and source line in the producer, if recorded.
 
-Models that eagerflow has written tell it in the metadata of their nodes (``onnx/writing``).
+Models exported by eagerflow have it in the metadata of their nodes (``onnx/writing``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _PLACE = re.compile(r"(.{1,4096}):(\d{1,9}) in (.{1,256})")
 
 
 class Origin(NamedTuple):
-    """The scope that a node's ops belong to, and the place that errors name."""
+    """The scope of a node's ops, and the place for error messages."""
 
     scope: str
     place: Source
 
 
 def origin_of(node: Any, number: int, label: str, is_ours: bool) -> Origin:
-    """That of a node of the model in the file ``label``."""
+    """The origin of a node of the model in the file ``label``."""
     told = {p.key: p.value for p in node.metadata_props} if is_ours else {}
     if "op" not in told:
         name = (node.name or node.op_type).strip("/") or "node"

@@ -1,4 +1,4 @@
-"""What names stand for in a graph, in those around it, and in functions."""
+"""Scopes of names in graphs, in nested graphs, and in functions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from eagerflow.onnx.reading.model import NEWEST, domain_of, opsets_of
 from eagerflow.onnx.reading.tensors import fail
 
 MAX_LEVELS = 32
-"""Functions and bodies within each other."""
+"""The nesting depth of functions and bodies."""
 
 
 class Scope:
-    """Names and their values; what is not here is looked for in the scope around.
+    """Names and their values; missing names are looked up in the enclosing scope.
 
-    ``attributes`` are those of the function that is expanded, ``calls`` the functions that this one
-    is in; ``sizes`` are the names of sizes that are free.
+    ``attributes`` are those of the function that is expanded, ``calls`` the stack of enclosing
+    functions; ``sizes`` are the names of free sizes.
     """
 
     def __init__(self, opsets: dict[str, int], sizes: set[str]) -> None:
@@ -42,14 +42,14 @@ class Scope:
         return inner
 
     def inside(self) -> Scope:
-        """The scope of a graph within a node of this one."""
+        """The scope of a graph within a node of this scope."""
         inner = self._below(self.opsets)
         inner.attributes, inner.calls = self.attributes, self.calls
         inner.is_body, inner._outer = True, self
         return inner
 
     def of_function(self, body: Any, node: Any) -> Scope:
-        """The scope of a function that a node of this one calls."""
+        """The scope of a function called by a node of this scope."""
         key = domain_of(body.domain), body.name, body.overload
         if key in self.calls:
             fail(f"the function {body.name!r} calls itself")
@@ -61,7 +61,7 @@ class Scope:
         return inner
 
     def get(self, name: str) -> Any:
-        """What a name stands for; None where there is nothing of this name."""
+        """The value of a name; None if it is not defined."""
         around: Scope | None = self
         while around is not None:
             if name in around.values:
@@ -70,7 +70,7 @@ class Scope:
         return None
 
     def find(self, name: str, reader: str) -> Any:
-        """What a name stands for; FileFormatError where nothing of this name is computed before."""
+        """The value of a name; FileFormatError if it is not computed before."""
         around: Scope | None = self
         while around is not None:
             if name in around.values:
@@ -79,11 +79,11 @@ class Scope:
         fail(
             f"there is no value {name!r} where it is read",
             received=reader,
-            expected="an input, an initializer, or what a node before it gives",
+            expected="an input, an initializer, or an output of an earlier node",
         )
 
     def bind(self, node: Any, found: Any, broken: Any) -> None:
-        """Let the names of a node's outputs stand for what it gives."""
+        """Bind the names of a node's outputs to its results."""
         for i, name in enumerate(node.output):
             if not name:
                 continue
@@ -93,7 +93,7 @@ class Scope:
 
 
 def resolved(node: Any, around: Scope) -> Any:
-    """A node of a function with the attributes that it takes from the function's own."""
+    """A node of a function, with attributes that refer to the function's own resolved."""
     if not any(a.ref_attr_name for a in node.attribute):
         return node
     copy = type(node)()
@@ -112,7 +112,7 @@ def resolved(node: Any, around: Scope) -> Any:
 
 
 def body_of(schema: Schema, node: Any, version: int, given: list[Any]) -> Any:
-    """The function that the standard says an operator is, None where it says none."""
+    """The function by which the standard defines an operator, or None."""
     proto, data = schema.proto, None
     if proto.has_function:
         data = proto.get_function_with_opset_version(version)
@@ -130,13 +130,13 @@ def body_of(schema: Schema, node: Any, version: int, given: list[Any]) -> Any:
         if attribute.default_value.type and name in body.attribute:
             body.attribute_proto.append(attribute.default_value)
     if not any(domain_of(entry.domain) == "" for entry in body.opset_import):
-        own = body.opset_import.add()  # an operator of another domain, made of the latest ones
+        own = body.opset_import.add()  # an operator of another domain, defined by the latest ones
         own.version = NEWEST
     return body
 
 
 def _type_of(x: Any) -> bytes:
-    """The type of a value, as ONNX writes it."""
+    """The type of a value, in ONNX's notation."""
     proto = onnx_package().TypeProto()
     if isinstance(x, list):
         kind = proto.sequence_type.elem_type

@@ -1,4 +1,4 @@
-"""Operators on sizes: what a model computes of the shapes of its inputs stays a size."""
+"""Operators on sizes: computations on the shapes of inputs stay symbolic."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from eagerflow.onnx.reading.calls import SizeVector, as_sizes, is_known, known
 from eagerflow.onnx.reading.folding import as_plain
 
 MAX_SIZES = 64
-"""How many numbers may meet sizes that are known by name."""
+"""The largest number of elements combined with named dimensions."""
 
 
 def with_sizes(rule: Callable[..., Any]) -> Callable[[Any], Any]:
-    """The decorator of an operator's function that also takes SizeVectors.
+    """Decorator of an operator's function that also takes SizeVectors.
 
-    ``rule`` gets NumPy arrays of ints and Dims in the place of the inputs and gives such an array,
-    or an array of booleans. What sizes do not do, such as to be compared with numbers that may be
-    larger, is left to the graph.
+    ``rule`` gets NumPy arrays of ints and Dims in place of the inputs and returns such an array, or
+    an array of booleans. Operations that Dims do not support, such as undecidable comparisons, are
+    left to the graph.
     """
 
     def decorate(function: Any) -> Any:
@@ -52,7 +52,7 @@ def _is_small(x: Any) -> bool:
 
 
 def _objects(x: Any) -> Any:
-    """A NumPy array of ints and Dims; what is no tensor as it is."""
+    """A NumPy array of ints and Dims; values that are not tensors are returned unchanged."""
     if isinstance(x, list):
         return [_objects(part) for part in x]
     if isinstance(x, SizeVector):

@@ -1,8 +1,8 @@
-"""Models whose shapes follow from the values of inputs, as one op that looks at them.
+"""Models with shapes that depend on the values of inputs, as a single op.
 
-The op ``specialized`` takes the model's inputs. When it runs, it looks at the values of those that
-``by_value`` names, imports the model for them and for the shapes of the others, and runs the graph
-that comes out. A bounded number of such graphs is kept.
+The op ``specialized`` takes the model's inputs. When it runs, it reads the values of those in
+``by_value``, imports the model for these values and for the shapes of all inputs, and runs the
+resulting graph. A bounded number of such graphs is cached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
 MAX_KEPT = 16
-"""Graphs for different values of the inputs that are looked at."""
+"""The number of cached graphs for different values."""
 _REASON = Missing("the graph is known when it runs")
 
 
@@ -76,7 +76,7 @@ class Source:
             return found
 
     def _ask_for(self, made: Imported, known: set[str]) -> None:
-        """Look at more inputs from now on."""
+        """Specialize on more inputs from now on."""
         more = made.needs.names - known
         if not more or not more.issubset(self.inputs):
             what = ", ".join(sorted(more)) or "what the graph computes"
@@ -116,11 +116,11 @@ def _specialized(
     shapes: tuple[Any, ...],
     dtypes: tuple[Any, ...],
 ) -> Any:
-    """The outputs of an ONNX model whose graph is known when its inputs are.
+    """The outputs of an ONNX model with a graph that depends on its inputs' values.
 
-    ``source`` is the model, ``by_value`` names the inputs whose values are looked at, and
-    ``shapes`` and ``dtypes`` are what the model says of its outputs. Made by ``import_onnx``.
-    Raises ShapeError where the outputs are not of these shapes, and the errors of an import.
+    ``source`` is the model, ``by_value`` names the inputs to specialize on, and ``shapes`` and
+    ``dtypes`` are those of the outputs in the model. Made by ``import_onnx``. Raises ShapeError if
+    the outputs have other shapes, and the errors of an import.
     """
     given = [x if type(x) is Tensor else as_tensor(x) for x in operands]
     named = dict(zip(source.inputs, given, strict=True))
@@ -138,7 +138,7 @@ def _run(
         ]
         if len(shape) != x.ndim or not all(known) or x.dtype != dtype:
             raise ShapeError(
-                f"the output {name!r} is not what the model says",
+                f"the output {name!r} differs from its declaration in the model",
                 op="specialized",
                 received=f"{x.dtype.name}{x.shape}",
                 expected=str(TensorSpec(shape, dtype)),
@@ -153,11 +153,11 @@ LATE.add(SPECIALIZED.name)
 
 
 def specialized_graph(model: Model, facts: Facts, found: Imported) -> Graph:
-    """The graph of one node that looks at the inputs which ``found`` needs."""
+    """A graph of one node that reads the values of the inputs in ``found``."""
     names = found.needs.names
     strange = names - found.inputs.keys()
     if strange:
-        raise refusal([Problem("input", "", min(strange), "a shape follows from what it draws")])
+        raise refusal([Problem("input", "", min(strange), "a shape depends on its random numbers")])
     trace = Trace(model.graph.name or "model")
     symbols = {name: trace.input(spec, name) for name, spec in found.inputs.items()}
     shapes, dtypes = _declared(model, found)
@@ -176,7 +176,7 @@ def specialized_graph(model: Model, facts: Facts, found: Imported) -> Graph:
 
 
 def _declared(model: Model, found: Imported) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The shapes and dtypes that the model says its outputs have."""
+    """The shapes and dtypes of the outputs according to the model."""
     shapes, dtypes = [], []
     problems = []
     for info in model.graph.output:

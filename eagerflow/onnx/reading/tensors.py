@@ -1,4 +1,4 @@
-"""Tensors of ONNX files as arrays: every size is held against the bytes that are there."""
+"""Tensors of ONNX files as arrays: every size is checked against the available bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eagerflow.onnx.reading.element_types import NAMES, dtype_of
 from eagerflow.spec import MAX_RANK
 
 MAX_SPARSE = 2**24
-"""Elements of a dense tensor that a few bytes of a sparse one may stand for."""
+"""The limit of dense elements of a sparse tensor of a few bytes."""
 
 _IN_INT32 = frozenset({"uint8", "int8", "uint16", "int16", "bool"})
 _AS_BITS = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
@@ -32,12 +32,12 @@ _FIELDS = {
 
 
 def fail(problem: str, **facts: Any) -> NoReturn:
-    """Raise FileFormatError for a file that is not what it says."""
+    """Raise FileFormatError for an inconsistent file."""
     raise FileFormatError(problem, op="import_onnx", **facts)
 
 
 def checked_shape(name: str, dims: Any) -> tuple[int, ...]:
-    """The shape of a tensor in a file, whose sizes are no negative numbers."""
+    """The shape of a tensor in a file, checked for negative sizes."""
     shape = tuple(map(int, dims))
     if len(shape) > MAX_RANK or any(size < 0 for size in shape):
         fail(f"the tensor {name!r} has an impossible shape", received=str(shape[:MAX_RANK]))
@@ -45,10 +45,10 @@ def checked_shape(name: str, dims: Any) -> tuple[int, ...]:
 
 
 def array_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
-    """The values of a TensorProto; ``folder`` is where the model's file is, None for bytes.
+    """The values of a TensorProto; ``folder`` is that of the model's file, None for bytes.
 
-    Raises FileFormatError where there are fewer or more bytes than the shape needs, and for data
-    outside of the folder; Refused for element types that eagerflow does not have.
+    Raises FileFormatError if the number of bytes does not match the shape, and for data outside of
+    the folder; Refused for element types that eagerflow does not have.
     """
     shape = checked_shape(proto.name, proto.dims)
     dtype = dtype_of(proto.data_type)
@@ -67,10 +67,10 @@ def array_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
         if flat.size != count:
             _misfit(proto, shape, dtype, f"{flat.size} numbers")
     if dtype.name == "bool":
-        flat = flat.view("uint8") != 0  # a byte of a file may be any number
+        flat = flat.view("uint8") != 0  # bytes of a file may have any value
     try:
         return flat.astype(dtype).reshape(shape)
-    except raised_here(ValueError):  # an empty tensor with sizes that NumPy does not multiply
+    except raised_here(ValueError):  # an empty tensor with sizes whose product overflows in NumPy
         fail(f"the tensor {proto.name!r} has an impossible shape", received=str(shape))
 
 
@@ -111,7 +111,7 @@ def _misfit(proto: Any, shape: tuple[int, ...], dtype: DType, came: str) -> NoRe
 
 
 def _typed(proto: Any, dtype: DType) -> np.ndarray[Any, Any]:
-    """The numbers of the field that belongs to the element type."""
+    """The numbers in the field for the element type."""
     name = NAMES[proto.data_type]
     if name in _PAIRS:
         field = getattr(proto, _PAIRS[name])
@@ -153,7 +153,7 @@ def _external(proto: Any, folder: Path | None, wanted: int) -> bytes:
 
 
 def _inside(folder: Path, location: str, name: str) -> Path:
-    """The file of this name below the folder, to which no link and no ``..`` leads."""
+    """A file of this name below the folder, without links and ``..``."""
     parts = location.replace("\\", "/").split("/")
     path = folder.joinpath(*parts)
     root = folder.resolve()
@@ -184,7 +184,7 @@ def _number(text: str, name: str) -> int:
 
 
 def dense_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
-    """The values of a SparseTensorProto, with the zeros between them."""
+    """The values of a SparseTensorProto as a dense array."""
     name = proto.values.name
     shape = checked_shape(name, proto.dims)
     values, indices = array_of(proto.values, folder), array_of(proto.indices, folder)

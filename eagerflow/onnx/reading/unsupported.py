@@ -1,4 +1,4 @@
-"""The one error that lists all that cannot be imported."""
+"""The error that lists all unsupported nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BIND = "import_onnx(..., values={name: ...}) binds inputs"
 
 
 class Problem(NamedTuple):
-    """A node that cannot be imported, and why."""
+    """A node that cannot be imported, with the reason."""
 
     operator: str
     domain: str
@@ -25,12 +25,12 @@ class Problem(NamedTuple):
 
 
 def label_of(node: Any) -> str:
-    """The name of a node, or its operator and first output where it has none."""
+    """The name of a node, or its operator and first output if it has none."""
     return node.name or f"{node.op_type} -> {next(iter(node.output), '')}"
 
 
 def refusal(problems: Iterable[Problem]) -> ArgumentError:
-    """The error that lists all problems; its attribute ``problems`` has them one by one."""
+    """The error with all problems; its attribute ``problems`` lists them one by one."""
     listed = list(problems)
     lines = [str(problem) for problem in listed[:SHOWN]]
     if len(listed) > SHOWN:

@@ -1,4 +1,4 @@
-"""One import of a model: from what is known of its inputs to a graph, or to what is missing."""
+"""One import of a model: from knowledge of its inputs to a graph, or to missing knowledge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Values
 from eagerflow.graph.walk import needed
-from eagerflow.onnx.reading import operators as operators  # they register themselves
+from eagerflow.onnx.reading import operators as operators  # registers them
 from eagerflow.onnx.reading.attributes import schema_of
 from eagerflow.onnx.reading.calls import OPERATORS, Refused
 from eagerflow.onnx.reading.folding import Budget, ImportTrace, as_plain
@@ -27,16 +27,16 @@ from eagerflow.variable import Variable
 
 
 class Facts(NamedTuple):
-    """What is known of the inputs: the values of some, and the shapes of some."""
+    """The knowledge of the inputs: the values of some, and the shapes of some."""
 
     values: Mapping[str, Any]
     shapes: Mapping[str, tuple[Any, ...]]
 
 
 class Imported(NamedTuple):
-    """A graph, or else what it needs to know of its inputs; and the types of all inputs.
+    """A graph, or the missing knowledge of its inputs; and the types of all inputs.
 
-    ``size`` gives the size that a name of the file stands for.
+    ``size`` returns the size for a name in the file.
     """
 
     graph: Graph | None
@@ -60,7 +60,7 @@ class Walk:
         self._sizes: dict[str, Any] = {}
 
     def run(self) -> Imported:
-        """The graph, or what is needed for one; ArgumentError that lists what is not supported."""
+        """The graph, or the missing knowledge; ArgumentError with all unsupported nodes."""
         graph = self.model.graph
         for problem in unsupported(self.model):
             self._note(problem)
@@ -77,11 +77,11 @@ class Walk:
             return Imported(None, self.importer.needs, self.inputs, self._size)
         self._forget_unused(results.values())
         made = self.trace.finish(Values([t._array for t in symbols]), results)
-        made = optimized(made, only=("no_ops", "dead_code"))  # such as transposes that meet
+        made = optimized(made, only=("no_ops", "dead_code"))  # such as transposes that cancel
         return Imported(made, self.importer.needs, self.inputs, self._size)
 
     def _forget_unused(self, results: Iterable[Tensor]) -> None:
-        """Leave out what no output needs, such as sizes that became numbers."""
+        """Remove nodes that no output needs, such as sizes that became numbers."""
         trace = self.trace
         goals = [trace.value_of(x) for x in results]
         goals += [c.assigned for c in trace.cells.values() if c.assigned is not None]
@@ -106,7 +106,7 @@ class Walk:
         add_initializers(self.model, self.model.graph, self.around, note)
 
     def _input(self, info: Any) -> Tensor | None:
-        """The Tensor of an input; None for one whose value is known."""
+        """The Tensor of an input; None for one with a known value."""
         name = info.name
         if name in self.around.values and name not in self.inputs:
             return None  # an initializer, which older files list among the inputs
@@ -130,7 +130,7 @@ class Walk:
         return tensor
 
     def _size(self, name: str) -> Any:
-        """The size of a name of the file: one that is known by the same name, or a like one."""
+        """The size for a name in the file: an existing one of this name, or a similar one."""
         found = self._sizes.get(name)
         if found is None:
             label = plain_name(name)
@@ -143,7 +143,7 @@ class Walk:
     # Ends -------------------------------------------------------------------------------------
 
     def _named(self, found: list[Any]) -> dict[str, Tensor]:
-        """The outputs by name; the parts of a sequence are numbered."""
+        """The outputs by name; elements of a sequence are numbered."""
         results: dict[str, Tensor] = {}
         for info, x in zip(self.model.graph.output, found, strict=True):
             if info.name in results:
@@ -159,7 +159,7 @@ class Walk:
 
 
 def _as_value(x: Any) -> Any:
-    """A value that the caller binds: a tensor, a list of them, or None."""
+    """A value bound by the caller: a tensor, a list of them, or None."""
     if isinstance(x, list | tuple) and any(hasattr(part, "shape") for part in x):
         return [_as_value(part) for part in x]
     if isinstance(x, list | tuple) and not x:
@@ -168,7 +168,7 @@ def _as_value(x: Any) -> Any:
 
 
 def unsupported(model: Model) -> Iterator[Problem]:
-    """The nodes, within bodies and functions too, whose operators cannot be read at all."""
+    """The nodes, also in bodies and functions, with unknown operators."""
     waiting: list[tuple[Any, dict[str, int]]] = [(model.graph, model.opsets)]
     waiting += [(function, model.opsets) for function in model.functions.values()]
     while waiting:
@@ -188,7 +188,7 @@ def unsupported(model: Model) -> Iterator[Problem]:
 
 
 def imported(model: Model, facts: Facts, variables: Mapping[str, Variable]) -> Imported:
-    """A model for what is known of its inputs; sizes that meet under two names become one."""
+    """Import a model with given knowledge; sizes that are equal under two names become one."""
 
     def walk(free: FreeSizes) -> Imported:
         return Walk(model, facts, variables, free).run()

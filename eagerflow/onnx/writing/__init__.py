@@ -1,1 +1,1 @@
-"""Graphs as ONNX models."""
+"""Export of graphs as ONNX models."""

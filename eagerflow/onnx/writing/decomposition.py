@@ -1,6 +1,6 @@
-"""Decomposition: ops without an operator of their own are replaced by what they consist of.
+"""Decomposition: ops without an ONNX operator are replaced by their bodies.
 
-See ``capture/op_bodies.py``: bodies compute with eagerflow's own ops, under a trace.
+See ``capture/op_bodies.py``: bodies are traced with eagerflow's own ops.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.onnx.writing.random_numbers import DRAWS
 from eagerflow.op import Missing
 
-MAX_STEPS = 8  # from an op to those that it consists of
+MAX_STEPS = 8  # the depth of nested bodies
 
 HasOperator = Callable[[Node], bool]
 
 
 class _Library(OpsLibrary):
-    """The ops, and what is made of those that ONNX has."""
+    """The ops, and the results of those that ONNX has."""
 
     linalg = linear_algebra
     scan = staticmethod(scan)
@@ -44,8 +44,8 @@ class _Rewriting(Trace):
     def __init__(self, graph: Graph, has_operator: HasOperator, bodies: dict[int, Graph]) -> None:
         super().__init__(graph.name)
         self.graph, self.has_operator, self.bodies = graph, has_operator, bodies
-        self.node: Node | None = None  # the one whose turn it is
-        self.whole = True  # whether it stays as it is
+        self.node: Node | None = None  # the node in progress
+        self.whole = True  # whether it is kept as it is
         self.changed = False
         take = self.unique
         for value in (*graph.all_inputs(), *graph.constants):
@@ -58,7 +58,7 @@ class _Rewriting(Trace):
         return self.node.name if self.whole else f"{self.node.name}/{base.rpartition('/')[2]}"
 
     def run(self) -> Graph:
-        """The graph of what its nodes, or their bodies, call."""
+        """The graph of the ops that its nodes, or their bodies, call."""
         graph = self.graph
         given = [v.like(None, None) for v in graph.all_inputs()]
         for value in given:
@@ -82,7 +82,7 @@ class _Rewriting(Trace):
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
             made = self._body(node, dtype)(*args, **attributes)
-        except EagerflowError as error:  # told of the op of the graph, and of the user's line
+        except EagerflowError as error:  # reported for the op of the graph, with the user's line
             error.op, error.at = error.op or node.op.name, node.place or error.at
             raise
         except raised_here(Exception) as error:
@@ -90,7 +90,7 @@ class _Rewriting(Trace):
         return tuple(made) if isinstance(made, list) else made
 
     def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
-        """What computes an op with others: its formula, if it has one, or its kernel."""
+        """The decomposition of an op: its formula, if it has one, or its kernel."""
         op = node.op
         if op.name in DRAWS:
             return DRAWS[op.name]
@@ -106,11 +106,11 @@ def _no_operator(node: Node, reason: str) -> CaptureError:
 
 
 def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
-    """A graph of nodes for which ``has_operator`` is true.
+    """A graph in which ``has_operator`` is true for all nodes.
 
-    Other nodes become what the bodies of their ops call, again and again; names of nodes begin
-    with that of the one that they are made for. Raises CaptureError where a body calls the op
-    itself, which is a function of the library then, or needs the values of arrays.
+    Other nodes are replaced by the bodies of their ops, repeatedly; names of new nodes begin with
+    the name of the original one. Raises CaptureError if a body calls the op itself, as for
+    functions of the array library, or needs the values of arrays.
     """
 
     def change(one: Graph, bodies: dict[int, Graph]) -> Graph:
@@ -122,7 +122,7 @@ def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
         left = next(node for node in one.nodes if not has_operator(node))
         raise _no_operator(left, "it is a function of array libraries")
 
-    while True:  # as bodies may call ops that have bodies
+    while True:  # bodies may call ops that have bodies
         graph = inside_out(graph, change)
         if all(has_operator(x) for x in nodes_within(graph)):
             return graph

@@ -1,8 +1,8 @@
-"""Export: graphs as ONNX models, which ONNX Runtime and others run and train.
+"""Export: graphs as ONNX models, for ONNX Runtime and others to run and train.
 
-Each node becomes the operators that the fact ``onnx`` of its op names, or those of the ops that
-its body consists of (``decomposition``). Variables that the graph assigns are inputs with initial
-values, and outputs that end in ``/next``; a program that runs the model feeds these back.
+Each node becomes the operators in the fact ``onnx`` of its op, or those of the ops in its body
+(``decomposition``). Variables that the graph assigns become inputs with initial values, and outputs
+that end in ``/next``; a program that runs the model feeds these back.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from eagerflow.runtime.collector import young
 
 IR_VERSION = 10
 OPSET = 21
-EXTERNAL_BYTES = 1 << 30  # of weights, from which they go to a file beside the model
-MIN_EXTERNAL_BYTES = 1 << 10  # of each that does
+EXTERNAL_BYTES = 1 << 30  # larger weights go to a file beside the model
+MIN_EXTERNAL_BYTES = 1 << 10  # if each is at least so large
 DATA_SUFFIX = ".data"
 MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication", "quantization"})
-"""Families whose operators take every dtype."""
+"""Families of ops with operators for every dtype."""
 
 
 class _Exporter:
-    """Writes graphs, and the bodies in them."""
+    """Writes graphs and their bodies."""
 
     def __init__(self, opset: int, names: FreeNames) -> None:
         self.initializers = Initializers(names)
@@ -60,7 +60,7 @@ class _Exporter:
         return decomposed(graph, partial(has_operator, opset=self.opset))
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
-        """Append the nodes of a graph whose inputs are given; what it computes."""
+        """Append the nodes of a graph with given inputs; returns its results."""
         self.symbols.update(zip(graph.all_inputs(), given, strict=True))
         self.used.update(graph.all_outputs(), *(node.values() for node in graph.nodes))
         for value in graph.constants:
@@ -86,7 +86,7 @@ class _Exporter:
             writer.shapes[symbol.name] = known
 
     def _inputs(self, writer: Writer, node: Node) -> list[Symbol | None]:
-        """The symbols of a node's inputs; numbers as constants of the dtype that they meet."""
+        """The symbols of a node's inputs; numbers become constants of the other operand's dtype."""
         meeting = [x for i, x in enumerate(node.inputs) if i in node.op.together]
         like = next((x.dtype for x in meeting if type(x) is Value), node.outputs[0].dtype)
         found: list[Symbol | None] = []
@@ -103,7 +103,7 @@ class _Exporter:
         if node.op.family not in MOVERS:
             direct = isinstance(rule, Onnx) and rule.name in UINT64
             given = [None if x is None else writer.computable(x, direct) for x in given]
-        if is_empty(node):  # which runtimes do not expect
+        if is_empty(node):  # unsupported by runtimes
             return [writer.filled(0, v.shape, v.dtype) for v in node.outputs]
         rule = getattr(rule, "rule", None) or rule
         if isinstance(rule, Onnx):
@@ -115,7 +115,7 @@ class _Exporter:
 
 
 def _metadata(node: Node) -> dict[str, str]:
-    """What readers of the model may want to know of a node: scope and line."""
+    """A node's metadata for readers of the model: scope and line."""
     found = {"op": node.op.name}
     if node.scope:
         found["scope"] = node.scope
@@ -137,19 +137,18 @@ def export_onnx(
 ) -> None:
     """Write a graph, a captured function or a model into a file as an ONNX model.
 
-    ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
-    predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
-    go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
-    ``ir_version`` that of the format. Names of inputs and outputs are kept, but an output with the
-    name of an input or a Variable, which ONNX does not allow, becomes ``<name>/output``. Each node
-    tells in its metadata which op it is part of, in which scope, and the user's line. Variables
-    that the graph assigns are inputs with their present values, and outputs ``<variable>/next``.
-    Some runtimes, such as ONNX Runtime's for JavaScript, take no input that has a value: with
-    ``initial``, a second file name, the inputs have none, and the model in that file gives the
-    values by name. Random numbers are those that eagerflow draws from the same state; without
-    ``allow_random`` they are refused. Needs the package onnx. Raises ArgumentError for another
-    ``opset``, and CaptureError, with the user's line, for an op that ONNX cannot express or that is
-    refused.
+    ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, whose prediction
+    is written for any batch size. ``path`` is a file name; weights of a gigabyte and more go into a
+    second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26, ``ir_version``
+    that of the format. Names of inputs and outputs are kept, but an output with the name of an
+    input or a Variable, which ONNX does not allow, becomes ``<name>/output``. The metadata of each
+    node have its op, its scope, and the user's line. Variables that the graph assigns are inputs
+    with their current values, and outputs ``<variable>/next``. Some runtimes, such as ONNX
+    Runtime's for JavaScript, support no inputs with values: with ``initial``, a second file name,
+    the inputs have none, and the model in that file returns the values by name. Random numbers are
+    those that eagerflow draws from the same state; without ``allow_random`` they are refused. Needs
+    the package onnx. Raises ArgumentError for another ``opset``, and CaptureError, with the user's
+    line, for an op that ONNX cannot express or that is refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
@@ -160,7 +159,7 @@ def export_onnx(
     check_opset(opset)
     for node in nodes_within(found):
         _refuse(node, allow_random)
-    with young():  # all is made before anything is written
+    with young():  # everything is built before anything is written
         files = {name: with_recorder(None, _model, found, opset, ir_version, name, alone)}
         if initial is not None:
             file = as_path(initial)
@@ -176,7 +175,7 @@ def _write(path: str, model: Any, data: list[bytes]) -> None:
 
 
 def _refuse(node: Node, allow_random: bool) -> None:
-    """CaptureError for what no operators compute, or what is not wanted."""
+    """CaptureError for ops without operators, and for unwanted ones."""
     reason, hint = "", None
     if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
         reason = "ONNX has no operators for complex numbers"
@@ -189,7 +188,7 @@ def _refuse(node: Node, allow_random: bool) -> None:
 def _model(
     graph: Graph, opset: int, ir_version: int, path: str, alone: bool
 ) -> tuple[Any, list[bytes]]:
-    """The model of a graph, and what goes into a file beside it; ``alone`` has initial values."""
+    """The model of a graph, and its external data; ``alone``: with initial values."""
     check(graph)
     graph = graph.optimized("exact", final=True)
     graph = decomposed(graph, partial(has_operator, opset=opset))
@@ -223,7 +222,7 @@ def _model(
 
 
 def _output_names(graph: Graph, free: FreeNames) -> list[str]:
-    """The names of the model's outputs, none of which an input or a Variable may have in ONNX."""
+    """The names of the model's outputs, distinct from inputs and Variables as ONNX requires."""
     changed = [f"{cell.name}/next" for cell in graph.cells if cell.assigned is not None]
     for name in changed:
         if free.take(name) != name:
@@ -266,7 +265,7 @@ def _model_of(body: Any, opset: int, ir_version: int) -> Any:
 
 
 def _teach_sizes(writer: Writer, given: Sequence[Symbol]) -> None:
-    """Let the writer know from which inputs named dimensions can be read."""
+    """Tell the writer from which inputs it can read named dimensions."""
     for x in given:
         for axis, size in enumerate(x.shape or ()):
             if isinstance(size, Dim) and str(size).isidentifier():
@@ -278,7 +277,7 @@ def _size_of(writer: Writer, x: Symbol, axis: int) -> Symbol:
 
 
 def _name_outputs(writer: Writer, made: Sequence[Symbol], ends: Sequence[str]) -> None:
-    """Let outputs have their names: those of nodes are renamed, others are copied."""
+    """Name the outputs: those of nodes are renamed, others are copied."""
     nodes = {name for node in writer.nodes for name in node.output}
     new: dict[str, str] = {}
     for symbol, name in zip(made, ends, strict=True):
@@ -293,7 +292,7 @@ def _name_outputs(writer: Writer, made: Sequence[Symbol], ends: Sequence[str]) -
 
 
 def _rename(node: Any, new: dict[str, str]) -> None:
-    """Give tensors other names in a node, and in the graphs inside of it."""
+    """Rename tensors in a node and in its subgraphs."""
     for names in (node.input, node.output):
         for i, name in enumerate(names):
             if name in new:
@@ -307,7 +306,7 @@ def _rename(node: Any, new: dict[str, str]) -> None:
 
 
 def _drop_unread(writer: Writer, ends: set[str]) -> None:
-    """Leave out casts and constants that were written in case that something reads them."""
+    """Remove casts and constants that turned out to be unused."""
     held = writer.initializers
     read = ends | {name for node in writer.nodes for name in _read(node)}
     writer.nodes[:] = [
@@ -318,7 +317,7 @@ def _drop_unread(writer: Writer, ends: set[str]) -> None:
 
 
 def _read(node: Any) -> Iterator[str]:
-    """The tensors that a node reads, and the graphs inside of it."""
+    """The tensors that a node and its subgraphs read."""
     yield from node.input
     for attribute in node.attribute:
         for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
@@ -327,7 +326,7 @@ def _read(node: Any) -> Iterator[str]:
 
 
 def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]:
-    """Arrays as ONNX's tensors; where they are large, what a file beside the model holds."""
+    """Arrays as ONNX's tensors; large ones are stored in a file beside the model."""
     onnx = onnx_package()
     outside = sum(a.nbytes for a in arrays.values()) >= EXTERNAL_BYTES
     tensors, data, offset = [], [], 0
@@ -338,7 +337,7 @@ def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]
             continue
         tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=tensor_type(array.dtype))
         tensor.data_location = onnx.TensorProto.EXTERNAL
-        content = onnx.numpy_helper.from_array(array).raw_data  # numbers of 4 bits in pairs
+        content = onnx.numpy_helper.from_array(array).raw_data  # 4-bit numbers in pairs
         place = {"location": file + DATA_SUFFIX, "offset": offset, "length": len(content)}
         for key, value in place.items():
             tensor.external_data.add(key=key, value=str(value))

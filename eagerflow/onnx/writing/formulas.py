@@ -1,4 +1,4 @@
-"""Formulas of functions that array libraries have, where ONNX or ONNX Runtime has not.
+"""Formulas of functions that array libraries have, but ONNX or ONNX Runtime lacks.
 
 They are written in scalar instructions, as the formulas of ops are, and close to those of
 generated code (``codegen/functions``), but for steps on the bits of numbers.
@@ -13,7 +13,7 @@ from typing import Any
 from eagerflow.codegen.functions import inverse_trigonometric
 
 LARGE = 2.0**28
-"""From here on x² + 1 is x², also in float64."""
+"""From here on x² + 1 rounds to x², also in float64."""
 
 
 def _tan(s: Any, x: Any) -> Any:
@@ -21,7 +21,7 @@ def _tan(s: Any, x: Any) -> Any:
 
 
 def _cosh(s: Any, x: Any) -> Any:
-    """From the exponential of half the number, which overflows only where the result does."""
+    """Computed from exp(x / 2), which overflows only if the result does."""
     root = s.exp(s.multiply(s.abs(x), 0.5))
     return s.add(s.multiply(s.multiply(root, 0.5), root), s.divide(0.5, s.multiply(root, root)))
 
@@ -70,4 +70,4 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "sinh": _sinh,
     "tan": _tan,
 }
-"""Formulas by the names of ops, which are those of scalar instructions."""
+"""Formulas by op, which is also the name of the scalar instruction."""

@@ -1,7 +1,7 @@
-"""What ``linalg`` of an array library does, by loops over rows and columns.
+"""Linear algebra by loops over rows and columns.
 
-ONNX has no operators for it but ``Det``. Matrices have to have known sizes, the stacks that they
-lie in need not. A singular matrix gives infinities or NaN, as no model can refuse its inputs.
+ONNX has no operators for it but ``Det``. Sizes of matrices have to be known, those of stacks need
+not. A singular matrix gives infinities or NaN, as a model cannot raise errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _counted(size: Any) -> Any:
 
 
 def _picked(x: Any, which: Any, axis: int) -> Any:
-    """The row or column of matrices for which ``which`` is true."""
+    """The row or column of matrices that ``which`` selects."""
     return ops.sum(ops.where(which, x, 0), axis=axis)
 
 
@@ -33,9 +33,9 @@ def _row(x: Any) -> Any:
 
 
 def _eliminated(a: Any, right: Any) -> tuple[Any, Any]:
-    """Gauss's elimination with pivots: an upper triangle beside a right side, and the sign.
+    """Gaussian elimination with pivoting: an upper triangle, the right side, and the sign.
 
-    What is below the diagonal is left as it comes out.
+    The part below the diagonal is arbitrary.
     """
     size = int(a.shape[-1])
     rows = _counted(size)
@@ -59,7 +59,7 @@ def _eliminated(a: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _triangle(a: Any) -> tuple[Any, Any]:
-    """The diagonal that elimination leaves, and the sign of its exchanges."""
+    """The diagonal after elimination, and the sign of the row exchanges."""
     found, sign = _eliminated(a, a[..., :0])
     rows = _counted(a.shape[-1])
     return _picked(found, _column(rows) == rows, -1), sign
@@ -79,7 +79,7 @@ def slogdet(x: Any) -> tuple[Any, Any]:
 
 
 def solve(x1: Any, x2: Any) -> Any:
-    """What ``x1`` takes to ``x2``: elimination, and then from the last row to the first."""
+    """The solution of ``x1 @ x = x2``: elimination and back substitution."""
     right = _column(x2) if x2.ndim == 1 else x2
     stack = broadcast(x1.shape[:-2], right.shape[:-2])
     a, right = (ops.broadcast_to(m, (*stack, *m.shape[-2:])) for m in (x1, right))
@@ -99,12 +99,12 @@ def solve(x1: Any, x2: Any) -> Any:
 
 
 def inv(x: Any) -> Any:
-    """Inverses: what is taken to the columns of the identity."""
+    """Inverses: solutions for the identity."""
     return solve(x, ops.eye(int(x.shape[-1]), dtype=x.dtype))
 
 
 def cholesky(x: Any, upper: bool) -> Any:
-    """The triangle whose product with its transpose is ``x``, column by column."""
+    """The Cholesky factor of ``x``, column by column."""
     rows = _counted(x.shape[-1])
 
     def step(found: Any, given: Any) -> Any:
@@ -120,7 +120,7 @@ def cholesky(x: Any, upper: bool) -> Any:
 
 
 def qr(x: Any, mode: str) -> tuple[Any, Any]:
-    """Householder's reflections, with the signs that LAPACK takes."""
+    """Householder's reflections, with LAPACK's signs."""
     *stack, m, n = x.shape
     rows, columns = _counted(m), _counted(n)
 

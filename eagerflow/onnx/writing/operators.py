@@ -1,4 +1,4 @@
-"""Which operators there are: in a version of ONNX, and for the dtypes of a call.
+"""The availability of operators in a version of ONNX, and for the dtypes of a call.
 
 ONNX allows every float dtype nearly everywhere; ONNX Runtime has kernels of fewer.
 """
@@ -15,7 +15,7 @@ from eagerflow.onnx.package import onnx_package
 from eagerflow.op import Onnx
 
 OPSETS = range(18, 27)
-"""The versions of ONNX's operators that models are written for."""
+"""The versions of ONNX's operators that are supported for export."""
 
 NO_FLOAT64 = frozenset(
     """
@@ -24,7 +24,7 @@ NO_FLOAT64 = frozenset(
     AveragePool Conv ConvTranspose Det
     """.split()
 )
-"""Operators that ONNX Runtime, on processors, computes in float32 alone, or as inexactly."""
+"""Operators that ONNX Runtime, on CPUs, computes only in float32 or with its accuracy."""
 
 
 UINT64 = frozenset(
@@ -33,11 +33,11 @@ UINT64 = frozenset(
     BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
     """.split()
 )
-"""Operators that ONNX Runtime computes in uint64; others are in int64, right below 2^63."""
+"""Operators that ONNX Runtime computes in uint64; others use int64, correct below 2^63."""
 
 
 def check_opset(opset: int) -> None:
-    """ArgumentError for a version of the operators that no model is written for."""
+    """ArgumentError for an unsupported version of the operators."""
     if opset not in OPSETS:
         raise ArgumentError(
             f"models are not written for opset {opset!r}",
@@ -49,7 +49,7 @@ def check_opset(opset: int) -> None:
 
 @cache
 def is_in(operator: str, opset: int) -> bool:
-    """Whether a version of the operators has one."""
+    """Whether an operator exists in a version."""
     defs = onnx_package().defs
     try:
         defs.get_schema(operator, max_inclusive_version=opset)
@@ -59,12 +59,12 @@ def is_in(operator: str, opset: int) -> bool:
 
 
 def is_empty(node: Node) -> bool:
-    """Whether no result has elements, so that nothing has to be computed."""
+    """Whether all results are empty, so that nothing has to be computed."""
     return all(0 in v.shape for v in node.outputs)
 
 
 def has_operator(node: Node, opset: int) -> bool:
-    """Whether a node is exported as it is, and not as what its body consists of."""
+    """Whether a node is exported as an operator, and not by its op's body."""
     rule = node.op.onnx
     if not isinstance(rule, Onnx):
         return callable(rule) or is_empty(node)

@@ -1,7 +1,8 @@
-"""Random numbers by ops on integers: the bits that ``codegen/numpy/philox.py`` defines.
+"""Random numbers by integer ops, with the bits that ``codegen/numpy/philox.py`` defines.
 
-Words are int64 with the bits of unsigned ones. Uniform numbers, integers and permutations are the
-same to the last bit; those that take logarithms, sines or quantiles are as exact as these.
+Words are int64 with the bits of unsigned ones. Uniform numbers, integers and permutations are
+bit-identical; distributions that use logarithms, sines or quantiles are as exact as these
+functions.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _LOWEST = -(2**63)
 
 
 def _signed(word: int) -> int:
-    """The number that has the bits of an unsigned word."""
+    """The signed number with the bits of an unsigned word."""
     return word - 2**64 if word >= 2**63 else word
 
 
 def _unsigned(x: Any, f: Callable[[Any], Any]) -> Any:
-    """``f`` of words as unsigned integers, which it gives as well."""
+    """``f`` of words as unsigned integers, which it also returns."""
     return f(x.astype("uint64")).astype("int64")
 
 
@@ -62,12 +63,12 @@ def _round(words: Any, row: None) -> Any:
 
 
 def _first(x: Any, count: Any) -> Any:
-    """So many elements of the last axis, which has no fewer, also where sizes go by names."""
+    """The first elements of the last axis, which has at least as many; sizes may be named."""
     return x if x.shape[-1] == count else ops.take(x, ops.arange(count, dtype="int64"), axis=-1)
 
 
 def words(state: Any, count: int, retry: Any = 0) -> Any:
-    """The first ``count`` words of the draw that each state stands for, behind its axes."""
+    """The first ``count`` words of each state's draw, along a new last axis."""
     first, second, draw = (state.astype("int64")[..., k : k + 1] for k in range(philox.WORDS))
     blocks = (count + philox.BLOCK_WORDS - 1) // philox.BLOCK_WORDS
     a = ops.arange(blocks, dtype="int64") + first * 0
@@ -78,7 +79,7 @@ def words(state: Any, count: int, retry: Any = 0) -> Any:
 
 
 def _count(shape: Any) -> Any:
-    """How many numbers a shape holds, of which some sizes may be free."""
+    """The number of elements of a shape, possibly with free sizes."""
     return product(as_shape(shape))
 
 
@@ -96,7 +97,7 @@ def _uniform(state: Any, count: int, dtype: Any) -> Any:
 
 
 def _short(state: Any, count: int, dtype: Any) -> Any:
-    """Uniform numbers with as many digits as the dtype holds, so that none is rounded to 1."""
+    """Uniform numbers with as many digits as the dtype has, so that none is rounded to 1."""
     numbers = _uniform(state, count, dtype)
     if dtype.itemsize > 2:
         return numbers
@@ -132,7 +133,7 @@ def _keep(state: Any, count: int, dtype: Any, rate: float) -> Any:
 
 
 def _floats(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """An op that draws floats, of what draws as many as it is told for each state."""
+    """An op that draws floats, from a function that draws a number of them for each state."""
 
     def drawn(state: Any, shape: Any, dtype: Any = None, device: Any = None, **more: Any) -> Any:
         kind = default_dtype(float) if dtype is None else as_dtype(dtype)
@@ -163,7 +164,7 @@ def _integers(
 
 
 def _drawn_again(state: Any, found: Any, limit: int) -> Any:
-    """Words below a limit: those that are not are taken from the next draw, in their order."""
+    """Words below a limit: others are replaced by the next draw, in order."""
     most = _signed(limit) ^ _LOWEST
 
     def wrong(found: Any) -> Any:
@@ -191,4 +192,4 @@ DRAWS: dict[str, Callable[..., Any]] = {
     "random_truncated_normal": _floats(_truncated),
     "random_uniform": _floats(_short),
 }
-"""What the random ops compute, by their names."""
+"""The implementations of random ops by name."""

@@ -1,7 +1,7 @@
-"""Recurrent networks: ONNX's LSTM, GRU and RNN where they say the same, else a Scan of the steps.
+"""Recurrent networks: ONNX's LSTM, GRU and RNN if equivalent, otherwise a Scan of the steps.
 
-ONNX's operators give the last cell state of an LSTM alone, know lengths in place of masks, and
-have no axes in front of the examples.
+ONNX's operators return only the last cell state of an LSTM, take lengths instead of masks, and have
+no axes before the examples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def network(w: Any, cell: str, given: Sequence[Any], reverse: bool) -> Any:
         and not any(w.is_used(x) for x in range(1, len(w.results)))
     ):
         found = _operator(w, _OPERATORS[cell], x, kernel, recurrent_kernel, bias, starts, reverse)
-        return (found,) * len(w.results)  # only the first is asked for
+        return (found,) * len(w.results)  # only the first is used
 
     def steps(*tensors: Any) -> Any:
         there = iter(tensors)
@@ -63,7 +63,7 @@ def _operator(
     starts: Sequence[Any],
     reverse: bool,
 ) -> Any:
-    """ONNX's operator, which has the steps in front, and an axis for directions."""
+    """ONNX's operator, with steps as the first axis, and an axis of directions."""
     units, gates = recurrent_kernel.shape[0], len(operator.gates)
     ahead = w.integers([0])
 

@@ -1,6 +1,6 @@
 """Writer: ONNX nodes by calls, ``w.Conv(x, k, strides=[1, 1])``, under free names.
 
-Rules of ops (the fact ``onnx``) get a writer, a Symbol for each argument, and the attributes.
+Rules of ops (the fact ``onnx``) take a writer, a Symbol for each argument, and the attributes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eagerflow.spec import TensorSpec, normalize_axes
 
 
 class Symbol:
-    """A tensor of an ONNX graph: its name, its dtype, and its shape where that is known."""
+    """A tensor of an ONNX graph: its name, its dtype, and its shape if known."""
 
     __slots__ = ("dtype", "name", "shape")
 
@@ -50,17 +50,17 @@ class Symbol:
 
 
 class Initializers:
-    """The constants of a model, each once."""
+    """The constants of a model, without duplicates."""
 
     def __init__(self, names: FreeNames) -> None:
         self.names = names
         self.arrays: dict[str, Any] = {}
         self.narrow: dict[str, Symbol] = {}
-        """What tensors were before they were widened, where that is all that some ops need."""
+        """The tensors before widening, which suffice for some ops."""
         self._known: dict[Any, str] = {}
 
     def named(self, array: Any, base: str) -> str:
-        """The name of a constant; a small one that is there already is taken again."""
+        """The name of a constant; equal small ones are reused."""
         key = array.dtype, array.shape, array.tobytes() if array.nbytes < 1024 else id(array)
         name = self._known.get(key)
         if name is None:
@@ -70,32 +70,32 @@ class Initializers:
 
 
 class GraphWriter(Protocol):
-    """What writes graphs, and knows which values are used."""
+    """The interface for writing graphs, which also knows the used values."""
 
     used: set[Any]
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
-        """Append the nodes of a graph for some inputs, and give its outputs."""
+        """Append the nodes of a graph for some inputs, and return its outputs."""
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
 
 
 class Writer:
-    """Appends nodes to ``nodes``; ``note`` is put into the metadata of those to come."""
+    """Appends nodes to ``nodes``; ``note`` becomes the metadata of new nodes."""
 
     def __init__(self, initializers: Initializers, opset: int, graphs: GraphWriter) -> None:
         self.onnx, self.graphs = onnx_package(), graphs
         self.decompose = graphs.decompose
         self.names, self.initializers, self.opset = initializers.names, initializers, opset
         self.nodes: list[Any] = []
-        self.xp = LIBRARY  # what bodies of ops compute with
-        self.label = "node"  # what names begin with
+        self.xp = LIBRARY  # the array library for bodies of ops
+        self.label = "node"  # the prefix of names
         self.note: dict[str, str] = {}
-        self.results: tuple[Any, ...] = ()  # the values that are to be made
-        self.sizes: dict[str, Callable[[], Symbol]] = {}  # what gives each named dimension
+        self.results: tuple[Any, ...] = ()  # the values to be computed
+        self.sizes: dict[str, Callable[[], Symbol]] = {}  # reads each named dimension
         self._dims: dict[str, Symbol] = {}
-        self.shapes: dict[str, Symbol] = {}  # of tensors within, for readers of the model
+        self.shapes: dict[str, Symbol] = {}  # of inner tensors, for readers of the model
 
     def __getattr__(self, operator: str) -> Callable[..., Any]:
         if not operator[:1].isupper():
@@ -110,8 +110,8 @@ class Writer:
         dtypes: Sequence[Any] = (),
         **attributes: Any,
     ) -> Any:
-        """Append a node; its output, of the first input's dtype or ``dtype``, or one for each of
-        ``dtypes``.
+        """Append a node; returns its output, of the first input's dtype or ``dtype``, or one for
+        each of ``dtypes``.
         """
         kinds = dtypes or [next(x.dtype for x in inputs if x) if dtype is None else dtype]
         made = [Symbol(self.names.take(self.label), as_dtype(kind)) for kind in kinds]
@@ -134,34 +134,34 @@ class Writer:
     # Constants -----------------------------------------------------------------------------------
 
     def constant(self, value: Any, dtype: Any = None) -> Symbol:
-        """A number, or an array of numbers, that is known."""
+        """A known number, or an array of numbers."""
         array = np.asarray(value, dtype if dtype is None else as_dtype(dtype))
         name = self.initializers.named(array, f"{self.label}/constant")
         return Symbol(name, array.dtype, array.shape)
 
     def value_of(self, x: Symbol) -> Any:
-        """The array that a symbol stands for, or None where it is not known."""
+        """The array of a symbol, or None if it is not known."""
         return self.initializers.arrays.get(x.name)
 
     def integers(self, numbers: Iterable[int]) -> Symbol:
-        """A vector of int64, as axes and sizes are given."""
+        """A vector of int64, for axes and sizes."""
         return self.constant(np.array([*numbers], np.int64))
 
     def shape(self, dims: Sequence[DimLike]) -> Symbol:
-        """A vector of sizes, of which some may be known by name only."""
+        """A vector of sizes, some of which may be named dimensions."""
         if not any(isinstance(dim, Dim) for dim in dims):
             return self.integers(dims)  # type: ignore[arg-type]
         parts = [self.integers([d]) if not isinstance(d, Dim) else self.size(d) for d in dims]
         return self.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
 
     def number(self, dim: DimLike) -> Symbol:
-        """One size, without axes."""
+        """One size, as a scalar."""
         if not isinstance(dim, Dim):
             return self.constant(dim, "int64")
         return self.Squeeze(self.size(dim), self.integers([0]))
 
     def size(self, dim: Dim) -> Symbol:
-        """A vector with the one size that a dimension stands for."""
+        """A vector with the single size of a dimension."""
         found = self._dims.get(repr(dim))
         if found is None:
             found = self._dims[repr(dim)] = self._sum(dim)
@@ -181,7 +181,7 @@ class Writer:
 
     def _atom(self, dim: Dim, atom: str) -> Symbol:
         if atom in dim._quotients:
-            # Sizes are not negative, so that ONNX's quotient, rounded towards 0, is the same.
+            # Sizes are nonnegative, so that ONNX's quotient, rounded towards 0, is the same.
             upper, lower = (self.shape([part]) for part in dim._quotients[atom])
             return self.Div(upper, lower)
         return self.sizes[atom]()
@@ -189,7 +189,7 @@ class Writer:
     # Graphs inside of nodes ----------------------------------------------------------------------
 
     def within(self) -> Writer:
-        """A writer of a graph inside of a node to come, which sees all that is there by now."""
+        """A writer of a subgraph of a later node, which sees all existing tensors."""
         inner = Writer(self.initializers, self.opset, self.graphs)
         inner.label, inner.note, inner.sizes = self.label, self.note, self.sizes
         inner.results = self.results
@@ -204,29 +204,29 @@ class Writer:
         return found
 
     def traced(self, f: Callable[..., Any], *given: Symbol) -> Any:
-        """Append what a function of ops calls; its result, or a tuple of them."""
+        """Append the ops that a function calls; returns its result, or a tuple of them."""
         specs = [TensorSpec(x.shape or (), x.dtype) for x in given]
         found = self.inline(self.decompose(trace(f, *specs)), given)
         return found[0] if len(found) == 1 else tuple(found)
 
     def is_used(self, result: int) -> bool:
-        """Whether any of the results that are to be made is asked for."""
+        """Whether any of the results to be computed is used."""
         return self.results[result] in self.graphs.used
 
     def recurrent(self, cell: str, given: Sequence[Any], reverse: bool) -> Any:
-        """What the op of a recurrent cell gives."""
+        """The results of a recurrent cell's op."""
         return network(self, cell, given, reverse)
 
     def inputs(self, values: Iterable[Any]) -> list[Symbol]:
-        """New symbols for what an inner graph is given, like these values."""
+        """New symbols for the inputs of a subgraph, with the types of these values."""
         return [Symbol(self.names.take(f"{self.label}/{v.name}"), v.dtype, v.shape) for v in values]
 
     def graph(self, name: str, inputs: Sequence[Symbol], outputs: Sequence[Symbol]) -> Any:
-        """What was written, as a graph of its own."""
+        """The written nodes, as a graph of their own."""
         helper = self.onnx.helper
         made = {name for node in self.nodes for name in node.output}
         ends = []
-        for x in outputs:  # what comes from outside, or twice, gets a name of its own
+        for x in outputs:  # outer or repeated tensors get a name of their own
             x = x if x.name in made else self.Identity(x)
             made.discard(x.name)
             ends.append(x)
@@ -235,30 +235,30 @@ class Writer:
         return helper.make_graph(self.nodes, name, *infos, value_info=within)
 
     def infos_but(self, names: Collection[str]) -> list[Any]:
-        """Names, dtypes and shapes of what nodes make, but for some names."""
+        """Names, dtypes and shapes of the nodes' results, except for some names."""
         made = {name for node in self.nodes for name in node.output}.difference(names)
         return [self.info(x) for name, x in self.shapes.items() if name in made]
 
     def info(self, x: Symbol) -> Any:
-        """Name, dtype and shape of a tensor, as far as they are known."""
+        """Name, dtype and shape of a tensor, if known."""
         shape = None
         if x.shape is not None:
             shape = [str(d) if isinstance(d, Dim) else d for d in x.shape]
         return self.onnx.helper.make_tensor_value_info(x.name, tensor_type(x.dtype), shape)
 
     def branch(self, graph: Graph, given: Sequence[Symbol]) -> Any:
-        """A branch of an If that computes a graph of what is there."""
+        """A branch of an If that computes a graph without inputs."""
         inner = self.within()
         return inner.graph(graph.name, [], inner.inline(graph, given))
 
     # Common forms --------------------------------------------------------------------------------
 
     def new(self, name: str, dtype: Any, shape: tuple[int, ...]) -> Symbol:
-        """A new symbol of an inner graph's input."""
+        """A new symbol for the input of a subgraph."""
         return Symbol(self.names.take(f"{self.label}/{name}"), as_dtype(dtype), shape)
 
     def cast(self, x: Symbol, dtype: Any) -> Symbol:
-        """A tensor in another dtype; itself where it has it."""
+        """A tensor in another dtype; itself if it has that dtype."""
         wanted = as_dtype(dtype)
         if x.dtype == wanted:
             return x
@@ -276,7 +276,7 @@ class Writer:
         return Symbol(made.name, x.dtype, shape)
 
     def unpacked(self, packed: Symbol, integers: Any) -> Symbol:
-        """Numbers of 4 bits as int8; ``integers`` are those of a constant."""
+        """4-bit numbers as int8; ``integers`` are those of a constant."""
         shape = integers.shape
         name = self.initializers.named(integers.astype("int4"), packed.name)
         narrow = Symbol(name, np.dtype("int4"), shape)
@@ -285,23 +285,23 @@ class Writer:
         return Symbol(wide.name, wide.dtype, shape)
 
     def array_of(self, x: Symbol) -> Any:
-        """The numbers of a constant; None of what is none."""
+        """The numbers of a constant; None for other tensors."""
         return self.initializers.arrays.get(x.name)
 
     def narrow(self, x: Symbol) -> Symbol:
-        """What a tensor was before it was widened."""
+        """A tensor before it was widened."""
         return self.initializers.narrow.get(x.name, x)
 
     def computable(self, x: Symbol, uint64: bool = False) -> Symbol:
-        """A tensor in the dtype that operators compute in, as kernels of ours do."""
+        """A tensor in the dtype of operators' computations, as in our kernels."""
         return x if uint64 and x.dtype == np.uint64 else self.cast(x, computed(x.dtype))
 
     def wide(self, x: Symbol) -> Symbol:
-        """The argument of a sum or a product in the dtype of the result, or one that holds it."""
+        """The argument of a sum or a product in the dtype of the result, or in a wider one."""
         return self.cast(x, computed(self.results[0].dtype))
 
     def either(self, truth: Symbol, a: Symbol, b: Symbol) -> Symbol:
-        """Elements of one tensor or of another; ONNX Runtime does not choose between uint64."""
+        """A selection between two tensors; ONNX Runtime lacks it for uint64."""
         kind = np.dtype("int64") if a.dtype == np.uint64 else a.dtype
         found = self.Where(truth, self.cast(a, kind), self.cast(b, kind), dtype=kind)
         return self.cast(found, a.dtype)
@@ -313,24 +313,24 @@ class Writer:
         return self.cast(x, "int32")
 
     def axes(self, axis: Any) -> Symbol:
-        """One axis or several as ONNX has them."""
+        """One or several axes in ONNX's form."""
         return self.integers(axis if isinstance(axis, tuple) else (axis,))
 
     def index(self, x: Symbol) -> Symbol:
-        """Integers as operators take them for indices."""
+        """Integers as indices of operators."""
         return x if x.dtype in ("int32", "int64") else self.cast(x, "int64")
 
     def flat(self, x: Symbol) -> Symbol:
-        """All elements in a row."""
+        """A flattened tensor."""
         return self.Reshape(x, self.integers([-1]))
 
     def reduce(self, operator: str, x: Symbol, axis: Any, keepdims: bool) -> Symbol:
         """A reduction along some axes, or along all of them."""
-        # Of no elements, ONNX Runtime reduces along axes from the front alone.
+        # On empty tensors, ONNX Runtime supports only nonnegative axes.
         axes = normalize_axes(axis, x.ndim)
         if x.dtype == "bool":
             x = self.cast(x, "int32")
-        # No axes are none of them, and not all.
+        # Empty axes mean none, and not all.
         return self.node(
             operator, x, self.axes(axes), keepdims=int(keepdims), noop_with_empty_axes=1
         )
@@ -347,19 +347,19 @@ class Writer:
     # Images: ONNX has channels in front of space ------------------------------------------------
 
     def channels_first(self, x: Symbol) -> Symbol:
-        """Images with their channels behind the examples."""
+        """Images as channels-first."""
         return self.Transpose(x, perm=(0, x.ndim - 1, *range(1, x.ndim - 1)))
 
     def channels_last(self, x: Symbol, rank: int) -> Symbol:
-        """Images with their channels behind space."""
+        """Images as channels-last."""
         return self.Transpose(x, perm=(0, *range(2, rank), 1))
 
     def filters_first(self, x: Symbol) -> Symbol:
-        """Filters with what they give, what they take, and then their windows."""
+        """Filters in the order output channels, input channels, windows."""
         return self.Transpose(x, perm=(x.ndim - 1, x.ndim - 2, *range(x.ndim - 2)))
 
     def window(self, windows: Sequence[Any]) -> dict[str, Any]:
-        """The attributes that say where windows go; see ``primitives.windows``."""
+        """The attributes of windows' positions; see ``primitives.windows``."""
         behind = [(v.out - 1) * v.stride + v.extent - v.size - v.before for v in windows]
         return {
             "kernel_shape": [v.kernel for v in windows],
@@ -369,25 +369,25 @@ class Writer:
         }
 
     def joined(self, arrays: Sequence[Symbol], axis: int | None) -> Symbol:
-        """Tensors one behind the other."""
+        """Concatenated tensors."""
         parts = [self.flat(x) for x in arrays] if axis is None else arrays
         if len(parts) == 1:
             return parts[0]
         return self.Concat(*parts, axis=axis or 0)
 
     def parts(self, x: Symbol, sizes: Sequence[int], axis: int) -> tuple[Symbol, ...]:
-        """A tensor cut along an axis."""
+        """A tensor split along an axis."""
         if len(sizes) < 2:
             return (x,) * len(sizes)
         found = self.Split(x, self.integers(sizes), axis=axis, dtypes=[x.dtype] * len(sizes))
         return tuple(found)
 
     def filled(self, number: Any, shape: Any = None, dtype: Any = None) -> Symbol:
-        """A tensor that is one number everywhere, by default like the result."""
+        """A constant tensor, by default like the result."""
         own = self.results[0]
         kind = own.dtype if dtype is None else as_dtype(dtype)
         dims = own.shape if shape is None else shape
-        # What ConstantOfShape makes before opset 20.
+        # ConstantOfShape's types before opset 20.
         own_kind = kind if self.opset >= 20 or kind != bfloat16 else float32
         value = self.onnx.numpy_helper.from_array(np.array([number], own_kind))
         made = self.ConstantOfShape(self.shape(dims), dtype=own_kind, value=value)
@@ -402,12 +402,12 @@ class Writer:
         return self.node(operator, zeros, self.index(indices), given, reduction="add", **more)
 
     def evaluated(self, f: Callable[..., Any], **attributes: Any) -> Symbol:
-        """What a function without arguments gives, as a constant."""
+        """The result of a function without arguments, as a constant."""
         return self.constant(f(**attributes | {"device": None}).numpy())
 
 
 def computed(dtype: DType) -> DType:
-    """The dtype that operators compute a dtype in: ONNX Runtime knows few of them."""
+    """The dtype in which operators compute a dtype: ONNX Runtime supports few of them."""
     if dtype in NARROW:
         return np.dtype("float32")
     if dtype.kind in "biu" and dtype.itemsize < 4:

@@ -1,1 +1,1 @@
-"""Ops between replicas and parts of a step: what they compute together, and in what order."""
+"""Ops between replicas and parts of a step: collective results, and order."""

@@ -1,4 +1,4 @@
-"""What comes after what, where nothing else in a graph says so."""
+"""Order between values without a data dependency."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from eagerflow.spec import TensorSpec
     reference=lambda x, other: x,
 )
 def after(xp: Any, x: Any, other: Any, /) -> Any:
-    """The values of ``x``, not before ``other`` is there as well.
+    """The values of ``x``, available only after ``other``.
 
-    ``x`` and ``other`` are tensors. What reads the result waits for both; so a graph itself says
-    in what order its parts come, wherever they run.
+    ``x`` and ``other`` are tensors. Readers of the result wait for both; so the order of parts is a
+    property of the graph, on any devices.
 
     >>> after(ef.tensor([1.0, 2.0]), ef.tensor(3))
     Tensor([1., 2.], float32, cpu:0)

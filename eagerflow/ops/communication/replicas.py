@@ -1,7 +1,7 @@
-"""Means and rows of all replicas: where one step is made for several parts of a batch at once.
+"""Means and rows over all replicas, for steps that run on several parts of a batch at once.
 
-A captured step holds them as marks. What runs the step on several devices puts what all of them
-have in their places (``cluster/replication.py``); where there is one replica, there is one value.
+In a captured step they are markers. A run of the step on several devices replaces them by
+collective operations (``cluster/replication.py``); with a single replica they are the identity.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from eagerflow.spec import TensorSpec
 def replica_mean(xp: Any, x: Any, /, *, share: float) -> Any:
     """The sum over all replicas of a step of ``x * share``.
 
-    ``x`` is a tensor of floats, of one shape on all replicas; ``share`` is what this replica's
-    examples are of all, so that the result is the mean of all. Its gradient is the mean of the
-    replicas' gradients. Raises DTypeError for what are no floats.
+    ``x`` is a tensor of floats, of one shape on all replicas; ``share`` is this replica's fraction
+    of all examples, so that the result is the mean of all. Its gradient is the mean of the
+    replicas' gradients. Raises DTypeError for other dtypes than floats.
 
     >>> replica_mean(ef.tensor([2.0, 4.0]), share=1.0)
     Tensor([2., 4.], float32, cpu:0)
@@ -47,7 +47,7 @@ def replica_mean(xp: Any, x: Any, /, *, share: float) -> Any:
 
 
 def _joined_spec(x: TensorSpec, rows: int) -> TensorSpec:
-    """The spec of the rows of all replicas; ShapeError where one has more of them than all."""
+    """The spec of the rows of all replicas; ShapeError if one replica has more than all."""
     rows = whole_number(rows, "rows", 0)
     if not x.shape or x.shape[0] > rows:
         raise ShapeError(
@@ -61,7 +61,7 @@ def _joined_spec(x: TensorSpec, rows: int) -> TensorSpec:
 
 
 def _with_zeros(xp: Any, x: Any, rows: int) -> Any:
-    """The rows of one replica, and zeros for those of the others."""
+    """The rows of one replica, and zeros for those of other replicas."""
     more = xp.zeros((rows - x.shape[0], *x.shape[1:]), dtype=x.dtype)
     return xp.concat([x, more])
 
@@ -91,9 +91,9 @@ def _with_zeros(xp: Any, x: Any, rows: int) -> Any:
 def replica_concat(xp: Any, x: Any, /, *, rows: int) -> Any:
     """The rows of ``x`` of all replicas of a step, one replica after the other.
 
-    ``x`` is a tensor, whose replicas differ in the length of the first axis alone; ``rows`` is how
-    many rows all of them have. Where one replica is alone, there are zeros behind its own rows.
-    Raises ShapeError where it has more rows than all, ArgumentError where ``rows`` is no number.
+    ``x`` is a tensor, whose replicas differ only in the length of the first axis; ``rows`` is their
+    total number of rows. A single replica is padded with zeros. Raises ShapeError if it has more
+    rows than all, ArgumentError for an invalid ``rows``.
 
     >>> replica_concat(ef.tensor([2.0, 4.0]), rows=3)
     Tensor([2., 4., 0.], float32, cpu:0)

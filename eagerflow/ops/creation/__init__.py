@@ -1,1 +1,1 @@
-"""Ops that make tensors from shapes, numbers and random states, or change dtype and device."""
+"""Ops that create tensors from shapes, numbers and random states, or change dtype and device."""

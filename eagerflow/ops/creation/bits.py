@@ -109,7 +109,7 @@ def _view_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 @define(
     "shape",
     dtypes=ANY,
-    aliases=lambda given, made: True,  # the same bytes, whatever the dtype
+    aliases=lambda given, made: True,  # the same bytes, in any dtype
     infer=_viewed,
     vjp=(_view_back,),
     jvp=_view_forward,
@@ -149,7 +149,7 @@ def view(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
 
 
 def _parts(first: Any, second: Any, names: tuple[str, str]) -> tuple[Any, Any, DType]:
-    """Two real tensors of one shape and dtype, and the dtype of complex numbers made of them."""
+    """Two real tensors of one shape and dtype, and the dtype of their complex combination."""
     found = []
     for x, name in ((first, names[0]), (second, names[1])):
         if x.dtype in COMPLEX:
@@ -181,8 +181,8 @@ def complex(real: Any, imag: Any, /) -> Any:
     """Complex numbers of their real and imaginary parts.
 
     ``real`` and ``imag`` are real tensors, arrays or numbers of shapes that broadcast; float64
-    gives complex128, others complex64. Infinite and undefined parts stay what they are. Raises
-    ShapeError where the shapes do not broadcast, DTypeError for complex ones.
+    gives complex128, others complex64. Infinite and NaN parts are preserved. Raises ShapeError
+    where the shapes do not broadcast, DTypeError for complex ones.
 
     >>> ef.complex(ef.tensor([1.0, 2.0]), 0.5)
     Tensor([1.+0.5j, 2.+0.5j], complex64, cpu:0)

@@ -1,4 +1,4 @@
-"""Ops that change where a tensor is, what its elements are, or what may follow it."""
+"""Ops that change a tensor's device, dtype or gradient."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
 def astype(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
     """The values in another dtype; a tensor that has it already is shared.
 
-    ``x`` is a tensor, ``dtype`` a name or dtype; ``device`` is where the result is to be. Floats
-    lose their fraction on the way to integers. Raises DTypeError for complex values to a real
-    dtype. Gradients are cast back.
+    ``x`` is a tensor, ``dtype`` a name or dtype; ``device`` is that of the result. Floats are
+    truncated to integers. Raises DTypeError for complex values to a real dtype. Gradients are cast
+    back.
 
     >>> ef.astype(ef.tensor([1.5, -2.5]), "int32")
     Tensor([ 1, -2], int32, cpu:0)
@@ -121,7 +121,7 @@ def stop_gradient(xp: Namespace, x: Array, /) -> Array:
 def to_device(xp: Namespace, x: Array, /, device: str) -> Array:
     """The tensor on another device.
 
-    ``x`` is a tensor, ``device`` a device's name. Raises DeviceError where there is none.
+    ``x`` is a tensor, ``device`` a device's name. Raises DeviceError if it does not exist.
 
     >>> ef.tensor([1.0]).to("cpu:0").device
     Device('cpu:0')
@@ -131,5 +131,5 @@ def to_device(xp: Namespace, x: Array, /, device: str) -> Array:
 
 
 def own_value(x: Any) -> Any:
-    """A Tensor; while it is traced, a value of its own, as a copy of an array is."""
+    """A Tensor; in a trace, a value of its own, like the copy of an array."""
     return x if type(x._array) is x._kind.array_type else astype(x, x.dtype)

@@ -1,9 +1,9 @@
-"""The random ops: each makes numbers from a state of three words, and from nothing else.
+"""The random ops: each computes numbers from a state of three words, and nothing else.
 
-Users call them through ``ef.random``, which keeps the state in a Variable. The numbers are
-made on the host, from where a device receives them, so they are the same on every device. A
-state with leading axes holds one state for each example. Inside ``vmap``, a state that all
-examples share gives one draw with an axis for the examples, so each gets its own numbers.
+Users call them through ``ef.random``, which keeps the state in a Variable. The numbers are made on
+the host, from where a device receives them, so they are the same on every device. A state with
+leading axes holds one state for each example. Inside ``vmap``, a state shared by all examples gives
+one draw with an axis for the examples, so each gets its own numbers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _drawn(xp: Namespace, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any
 
 
 def shape_of(state: TensorSpec, shape: Any) -> tuple[Any, ...]:
-    """The shape of a draw: that which is asked for, behind the axes of the states."""
+    """The shape of a draw: the requested one, after the axes of the states."""
     if not state.ndim or state.shape[-1] != philox.WORDS:
         raise ShapeError(
             f"a state has {philox.WORDS} words along its last axis",
@@ -220,7 +220,7 @@ def random_uniform(
     """
     found = _float(dtype)
     if found.itemsize == 2:
-        # Rounding to fewer bits would reach 1: these are drawn with as many as they hold.
+        # Rounding to fewer bits could reach 1: these are drawn with as many bits as they have.
         return _drawn(xp, state, as_shape(shape), found, lambda own, n: _short(own, n, found))
     return _drawn(xp, state, as_shape(shape), found, lambda own, n: philox.uniform(own, n, found))
 

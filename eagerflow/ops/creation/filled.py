@@ -1,4 +1,4 @@
-"""Ops that make tensors from shapes and numbers."""
+"""Ops that create tensors from shapes and numbers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def zeros(xp: Namespace, shape: Sizes, dtype: DTypeLike = None, device: DeviceNa
     """A tensor of zeros.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
-    name) to the current device. Raises ShapeError for sizes that are none.
+    name) to the current device. Raises ShapeError for invalid sizes.
 
     >>> ef.zeros((2,), dtype="int32")
     Tensor([0, 0], int32, cpu:0)
@@ -98,7 +98,7 @@ def ones(xp: Namespace, shape: Sizes, dtype: DTypeLike = None, device: DeviceNam
     """A tensor of ones.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
-    name) to the current device. Raises ShapeError for sizes that are none.
+    name) to the current device. Raises ShapeError for invalid sizes.
 
     >>> ef.ones((2, 2))
     Tensor([[1., 1.],
@@ -174,7 +174,7 @@ def _ones_like_numpy(x: Any, dtype: Any = None) -> Any:
 
 
 def _like(value: int) -> Callable[[Any], Any]:
-    """An op that gives a constant of its argument's shape, without a gradient."""
+    """An op that returns a constant of its argument's shape, without a gradient."""
 
     def reference(x: Any, dtype: Any) -> Any:
         return np.array([value] * x.size, dtype or x.dtype).reshape(x.shape)
@@ -281,7 +281,7 @@ def eye(
     """A matrix with ones on a diagonal and zeros elsewhere.
 
     ``n_rows`` and ``n_cols`` (default: the same) are sizes, ``k`` is the diagonal, counted to
-    the right; ``dtype`` defaults to float32. Raises ShapeError for sizes that are none.
+    the right; ``dtype`` defaults to float32. Raises ShapeError for invalid sizes.
 
     >>> ef.eye(2)
     Tensor([[1., 0.],
@@ -295,7 +295,7 @@ def empty(shape: Any, dtype: Any = None, device: Any = None) -> Any:
     """A tensor of any values; here they are zeros, so that every run is the same.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32. Raises
-    ShapeError for sizes that are none.
+    ShapeError for invalid sizes.
 
     >>> ef.empty((2, 3)).shape
     (2, 3)
@@ -315,8 +315,8 @@ def empty_like(x: Any, /, dtype: Any = None, device: Any = None) -> Any:
 def from_dlpack(x: Any, device: Any = None, copy: bool | None = None) -> Any:
     """A tensor of the values of any object that offers ``__dlpack__``.
 
-    The memory is shared where it can be; ``copy=True`` copies, ``copy=False`` raises where
-    a copy is needed. Raises DTypeError for what offers no ``__dlpack__``.
+    The memory is shared if possible; ``copy=True`` copies, ``copy=False`` raises if a copy is
+    needed. Raises DTypeError for objects without ``__dlpack__``.
 
     >>> ef.from_dlpack(np.arange(3))
     Tensor([0, 1, 2], int64, cpu:0)

@@ -1,4 +1,4 @@
-"""Parameters of distributions: numbers, or tensors that broadcast to what is drawn."""
+"""Parameters of distributions: numbers, or tensors that broadcast to the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fitting(value: Any, numbers: Tensor, argument: str) -> Any:
 
 
 def moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
-    """``numbers * scale + offset``, without the steps that change nothing.
+    """``numbers * scale + offset``, without no-op steps.
 
     Tensors may widen the dtype, unless it is given.
     """
@@ -46,7 +46,7 @@ def moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
 
 
 def demand(x: Any, argument: str, holds: Callable[[Any], Any], expected: str) -> None:
-    """ArgumentError for a number that is no such parameter; tensors are not looked at."""
+    """ArgumentError for a number outside of the parameter's range; tensors are not checked."""
     if isinstance(x, int | float | np.number) and not holds(x):
         raise ArgumentError(
             "the distribution has no such parameter",
@@ -58,5 +58,5 @@ def demand(x: Any, argument: str, holds: Callable[[Any], Any], expected: str) ->
 
 
 def check_scale(x: Any, argument: str) -> None:
-    """ArgumentError for a number that is no scale or standard deviation."""
+    """ArgumentError for an invalid scale or standard deviation."""
     demand(x, argument, lambda number: number >= 0, "a number of at least 0")

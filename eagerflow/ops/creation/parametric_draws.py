@@ -1,4 +1,4 @@
-"""Random ops whose numbers depend on parameters that are tensors.
+"""Random ops with tensors as parameters.
 
 Parameters broadcast to the shape that is drawn. Numbers are made in float64 by rejection
 (``codegen/numpy/rejection.py``), then rounded to the dtype.
@@ -61,7 +61,7 @@ def _drawn(xp: Namespace, state: Any, parameters: Any, shape: Any, dtype: Any, f
 
 
 def _demand(holds: Any, argument: str, expected: str) -> None:
-    """ArgumentError if something does not hold for all elements."""
+    """ArgumentError unless a condition holds for all elements."""
     if not holds.all():
         raise ArgumentError(
             "the distribution has no such parameter", argument=argument, expected=expected
@@ -95,7 +95,7 @@ def _spec(kinds: Any, usual: str | None) -> Callable[..., TensorSpec]:
 
 
 def _batched(call: Any, args: Any, batched: Any, size: Any, shape: Any, **attributes: Any) -> Any:
-    """One draw with an axis for the examples, behind the axes of a state that they share."""
+    """One draw with an axis for the examples, after the axes of their common state."""
     (state, *parameters), (own, *flags) = args, batched
     lead, shape = state.ndim - 1 - own, as_shape(shape)
     at = 0 if own else lead
@@ -185,7 +185,7 @@ def _errors(*good: float, bad: Any, dtype: str) -> Callable[[Any], list[ErrorSam
 
 
 def _random(count: int, **facts: Any) -> Callable[[Any], Any]:
-    """A random op of so many parameters."""
+    """A random op with a number of parameters."""
     own: dict[str, Any] = {
         "dtypes": (UINT64, *(FLOATS,) * count),
         "together": tuple(range(1, count + 1)),
@@ -203,7 +203,7 @@ def _random(count: int, **facts: Any) -> Callable[[Any], Any]:
 
 
 def no_second(*values: Any, **attributes: Any) -> Any:
-    """The rule of what has no derivative here."""
+    """The rule of parameters without a derivative."""
     raise GradientError(
         "random numbers have first derivatives by their parameters alone",
         op="random",
@@ -244,7 +244,7 @@ def _gamma_slope(alpha: Any, y: Any, log: bool) -> Any:
     """How fast numbers ``y``, or the logarithms that they are, move with the shape ``alpha``."""
     if not log:
         return gamma_sample_gradient(alpha, y)
-    tiny = less(y, -30)  # where the power series has one term
+    tiny = less(y, -30)  # where the power series is its first term
     x = exp(where(tiny, 0, y))
     near = divide(gamma_sample_gradient(alpha, x), x)
     return where(tiny, divide(subtract(digamma(add(alpha, 1)), y), alpha), near)
@@ -358,7 +358,7 @@ def random_binomial(
     shape: Sizes,
     dtype: DTypeLike = None,
 ) -> Array:
-    """How many of ``count`` trials succeed, each with a ``probability``.
+    """The number of successes in ``count`` trials, each with a ``probability``.
 
     ``state`` is a uint64 tensor of three words along its last axis; ``count``, whole numbers from
     0 to 2^53, and ``probability``, from 0 to 1, broadcast to ``shape``. ``dtype`` is an integer or

@@ -42,7 +42,7 @@ __all__ = ["arange", "linspace"]
 
 
 def _plain_number(value: Any, op: str, name: str) -> Any:
-    """A Python number (or symbolic size) of what may be a number of NumPy's or a tensor."""
+    """A Python number (or symbolic size) from a NumPy number or a tensor."""
     if type(value) in (int, float, complex, Dim):
         return value
     if type(value) is Number:
@@ -198,12 +198,12 @@ def arange(
 ) -> Array:
     """Numbers from ``start`` up to and without ``stop``, ``step`` apart.
 
-    With one number that is ``stop``, and ``start`` is 0. Integers give int64, others
-    float32, unless ``dtype`` is given. Element i is ``start + i * step``, computed in
-    float64. Where ``start`` or ``step`` are tensors of one element, gradients pass to them, and
-    the dtype is theirs; that of ``stop`` decides the size alone. Raises ShapeError for a step of
-    0 and for sizes that no memory holds, DTypeError for numbers that do not fit into ``dtype``,
-    CaptureError for tensors whose values are not known while tracing.
+    A single number is ``stop``, with a ``start`` of 0. Integers give int64, others float32, unless
+    ``dtype`` is given. Element i is ``start + i * step``, computed in float64. Where ``start`` or
+    ``step`` are tensors of one element, gradients pass to them, and the dtype is theirs; that of
+    ``stop`` decides the size alone. Raises ShapeError for a step of 0 and for sizes beyond memory,
+    DTypeError for numbers that do not fit into ``dtype``, CaptureError for tensors with unknown
+    values during tracing.
 
     >>> ef.arange(3), ef.arange(1.0, 2.0, 0.25)
     (Tensor([0, 1, 2], int64, cpu:0), Tensor([1.  , 1.25, 1.5 , 1.75], float32, cpu:0))
@@ -280,10 +280,10 @@ def linspace(
 ) -> Array:
     """Evenly spaced numbers from ``start`` to ``stop``.
 
-    ``num`` is how many; ``stop`` is the last of them, or with ``endpoint=False`` the one
-    after. ``dtype`` defaults to float32, complex64 for complex ends, and to the dtype of ends
-    that are tensors of one element: gradients pass to these. Raises ShapeError for a ``num``
-    that is no size, DTypeError for ends that do not fit.
+    ``num`` is their number; ``stop`` is the last one, or with ``endpoint=False`` the one after.
+    ``dtype`` defaults to float32, complex64 for complex ends, and to the dtype of ends that are
+    tensors of one element, which get gradients. Raises ShapeError for an invalid ``num``,
+    DTypeError for ends that do not fit.
 
     >>> ef.linspace(0, 1, 5)
     Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], float32, cpu:0)
@@ -302,7 +302,7 @@ def linspace(
 
 
 def _or_of_tensors(call: Any, rule: Callable[..., Tensor]) -> Any:
-    """``call`` where all ends are numbers, ``rule`` where one of them is a tensor or an array."""
+    """``call`` if all ends are numbers, ``rule`` if one of them is a tensor or an array."""
 
     @wraps(call)
     def either(*args: Any, **named: Any) -> Any:
@@ -323,7 +323,7 @@ def _met(op: str, dtype: Any, **ends: Any) -> Any:
         return as_dtype(dtype)
     firm = [own_dtype(x) for x in ends.values() if number_type(x) is None]
     numbers = [x for x in ends.values() if number_type(x) is not None]
-    if not firm:  # as of plain numbers, whose own dtypes do not count here
+    if not firm:  # plain numbers, whose own dtypes do not matter here
         return default_dtype(number_type(numbers) or float)
     return join_numbers(reduce(promote, firm), numbers)
 

@@ -32,8 +32,8 @@ def logspace(
 ) -> Any:
     """Powers of ``base`` whose exponents are evenly spaced from ``start`` to ``stop``.
 
-    ``start`` and ``stop`` are numbers or tensors without axes, ``num`` says how many; ``endpoint``
-    says whether ``stop`` is the last exponent. Raises what ``ef.linspace`` raises.
+    ``start`` and ``stop`` are numbers or tensors without axes, ``num`` is their number;
+    ``endpoint`` is whether ``stop`` is the last exponent. Raises the errors of ``ef.linspace``.
 
     >>> ef.logspace(0, 2, 3)
     Tensor([  1.,  10., 100.], float32, cpu:0)
@@ -55,11 +55,11 @@ def geomspace(
     dtype: Any = None,
     device: Any = None,
 ) -> Any:
-    """Numbers from ``start`` to ``stop`` of which each is the one before times the same factor.
+    """Numbers from ``start`` to ``stop`` with a constant ratio (a geometric sequence).
 
-    ``start`` and ``stop`` are real numbers of one sign, or tensors without axes; ``num`` says how
-    many; ``endpoint`` says whether ``stop`` is the last. Raises ArgumentError for 0 and for
-    different signs, and what ``ef.linspace`` raises.
+    ``start`` and ``stop`` are real numbers of one sign, or tensors without axes; ``num`` is their
+    number; ``endpoint`` is whether ``stop`` is the last. Raises ArgumentError for 0 and for
+    different signs, and the errors of ``ef.linspace``.
 
     >>> ef.geomspace(1, 8, 4)
     Tensor([1., 2., 4., 8.], float32, cpu:0)

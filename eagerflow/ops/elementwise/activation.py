@@ -158,7 +158,7 @@ def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
     """Rectified linear unit with a small slope for negative numbers.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. ``negative_slope``
-    multiplies what is below 0; its default is that of PyTorch and JAX (Keras has 0.2). The
+    multiplies negative elements; its default is that of PyTorch and JAX (Keras has 0.2). The
     derivative at 0 is ``negative_slope``. Raises DTypeError for complex.
 
     >>> ef.leaky_relu(ef.tensor([-1.0, 2.0]), negative_slope=0.1)
@@ -331,7 +331,7 @@ def _logistic(x: Any) -> Any:
 
 
 def _complex_sigmoid(xp: Namespace, x: Any) -> Any:
-    """By the exponential of which the real part is not positive, so that nothing overflows."""
+    """With an exponential whose exponent has a nonpositive real part, so that nothing overflows."""
     left = xp.real(x) < 0
     power = xp.exp(xp.where(left, x, -x))
     return xp.where(left, power, 1) / (power + 1)
@@ -349,7 +349,7 @@ def sigmoid(s: Any, x: Any, /) -> Any:
     """Logistic function of each element: 1 / (1 + exp(-x)).
 
     ``x`` is a tensor of any shape; integers are taken as float32. Large numbers of either sign
-    give 1 and 0. Raises DTypeError for what is not a number.
+    give 1 and 0. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.sigmoid(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([0.5, 1. , 0. ], float32, cpu:0)
@@ -366,7 +366,7 @@ def sigmoid(s: Any, x: Any, /) -> Any:
 def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     """The gradient of a sigmoid with result ``value``: g·value·(1 - value).
 
-    ``value`` and ``g`` are tensors that broadcast; complex values come conjugated.
+    ``value`` and ``g`` are tensors that broadcast; complex values are passed conjugated.
 
     >>> sigmoid_gradient(ef.tensor([0.5, 1.0]), ef.tensor([2.0, 2.0]))
     Tensor([0.5, 0. ], float32, cpu:0)
@@ -648,7 +648,7 @@ def gelu(s: Any, x: Any, /, approximate: bool = True) -> Any:
     ``x`` is a real tensor of any shape; integers are taken as float32. ``approximate=True``
     takes the tanh form x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), False the exact x·Φ(x).
     Source: Hendrycks and Gimpel, arXiv:1606.08415. Raises DTypeError for complex ``x``, and
-    for an ``approximate`` that is no bool.
+    for other values of ``approximate`` than bools.
 
     >>> x = ef.tensor([-1.0, 0.0, 2.0])
     >>> ef.gelu(x)

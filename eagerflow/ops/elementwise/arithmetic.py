@@ -57,9 +57,9 @@ __all__ = [
 def add(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Sum of two tensors, element by element.
 
-    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; the result
-    has the shape in which they meet and the dtype to which they promote. Two bools give
-    their logical or. Raises ShapeError where the shapes do not broadcast.
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; the result has their
+    broadcast shape and their promoted dtype. Two bools give their logical or. Raises ShapeError
+    where the shapes do not broadcast.
 
     >>> ef.add(ef.tensor([1.0, 2.0]), 10)
     Tensor([11., 12.], float32, cpu:0)
@@ -103,8 +103,8 @@ def _multiply_no_nan_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
     many = x1.__class__ is x2.__class__ is np.ndarray and x1.size >= MIN_COMPILED_ELEMENTS
     if many and x1.dtype == x2.dtype and generated.takes(x1):
         return generated.elementwise(_zero_wins, x1, x2)
-    # NaN is the exception, and this runs all the way back from any division or root: the
-    # product of a vector with itself finds NaN in one pass that allocates nothing.
+    # NaN is the exception, and this runs in the gradient of any division or root: the product of a
+    # vector with itself finds NaN in one pass that allocates nothing.
     product = np.multiply(x1, x2)
     if product.dtype.kind in "iu":
         return product
@@ -128,12 +128,12 @@ def _zero_wins(s: Any, a: Any, b: Any) -> Any:
     reference=each(lambda a, b: 0 if a == 0 or b == 0 else a * b),
 )
 def multiply_no_nan(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """Product of two tensors in which 0 wins over infinity and NaN.
+    """Product of two tensors in which 0 takes precedence over infinity and NaN.
 
-    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
-    Gradients use it behind ops whose derivative can be infinite, so that a branch that was
-    not taken does not make NaN of a gradient (compare ``tf.math.multiply_no_nan``).
-    Raises ShapeError where the shapes do not broadcast, DTypeError for bools.
+    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast. Gradients use
+    it after ops with possibly infinite derivatives, so that an unused branch does not turn a
+    gradient into NaN (compare ``tf.math.multiply_no_nan``). Raises ShapeError where the shapes do
+    not broadcast, DTypeError for bools.
 
     >>> ef.multiply_no_nan(ef.tensor([0.0, 2.0]), ef.tensor([ef.inf, 3.0]))
     Tensor([0., 6.], float32, cpu:0)
@@ -157,7 +157,7 @@ def negative(xp: Namespace, x: Array, /) -> Array:
 
 @ufunc(views="some", partials=(1,), operator="pos", scalar=lambda s, x: x, onnx=Onnx("Identity"))
 def positive(xp: Namespace, x: Array, /) -> Array:
-    """The numbers themselves, as ``+x`` says.
+    """The numbers themselves, as in ``+x``.
 
     ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
 
@@ -213,7 +213,7 @@ def _is_negative(w: Any, x: Any) -> Any:
 
 
 def _divided(w: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Quotient and remainder by ONNX's operators; integers divided by 0 give 0 and 0."""
+    """Quotient and remainder by ONNX's operators; integer division by 0 gives 0 and 0."""
     if a.dtype.kind == "f":
         down = w.Floor(w.Div(a, b))
         return down, w.Sub(a, w.Mul(down, b))
@@ -234,7 +234,7 @@ def _is_infinite_number(x: Any, dtype: str) -> bool:
 
 
 def _of_infinities(s: Any, x1: Any, x2: Any) -> Any:
-    """The quotient rounded down, with the standard's values where one of two floats is infinite."""
+    """The quotient rounded down, with the standard's values if one of two floats is infinite."""
     down = s.floor_divide(x1, x2)
     if not is_float(str(down.dtype)):
         return down
@@ -269,7 +269,7 @@ def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
         return down
     x1, x2 = (xp.asarray(x, down.dtype) if isinstance(x, int | float) else x for x in (x1, x2))
     if xp is np and math.isfinite(np.add.reduce(down, None) + np.add.reduce(x2, None)):
-        return down  # nothing is infinite, or NaN
+        return down  # no infinity or NaN
     infinite = xp.logical_or(xp.isinf(x1), xp.isinf(x2))
     return xp.where(infinite, xp.floor(x1 / x2), down) if xp.any(infinite) else down
 
@@ -284,7 +284,7 @@ def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     samples=_off_steps,
 )
 def remainder(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """What is left of a division rounded down; it has the sign of the divisor.
+    """The remainder of a division rounded down; it has the sign of the divisor.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. The
     remainder by 0 is 0 for integers and NaN for floats.
@@ -310,7 +310,7 @@ def reciprocal(xp: Namespace, x: Array, /) -> Array:
     """One divided by each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. The reciprocal of 0 is
-    infinite. Raises DTypeError for what is not a number.
+    infinite. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.reciprocal(ef.tensor([2.0, 4.0]))
     Tensor([0.5 , 0.25], float32, cpu:0)
@@ -349,7 +349,7 @@ def _along(tangent: Any, direction: Any) -> Any:
 
 
 def _turned(g: Any, y: Any, x: Any) -> Any:
-    # The modulus of a sign stays 1, so only what is across the sign's direction passes.
+    # The modulus of a sign stays 1, so only the orthogonal component passes.
     return (g - y * _along(g, y)) / abs(x)
 
 
@@ -400,7 +400,7 @@ def copysign(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 @ufunc(
     partials=Missing("neighbouring numbers are about the format, not about mathematics"),
-    # Not bfloat16: a neighbour in float32 would round back to where it came from.
+    # Not bfloat16: a neighbor in float32 would round back to the original.
     dtypes=frozenset(t for t in FLOATS if t.isbuiltin == 1),
     onnx=Missing("it has no operators for the bits of numbers"),
     reference=lambda x1, x2: _neighbour(*np.broadcast_arrays(x1, x2)),
@@ -439,7 +439,7 @@ def _neighbour(a: Any, b: Any) -> Any:
     reference=each(lambda x: math.copysign(1, x) < 0),
 )
 def signbit(xp: Namespace, x: Array, /) -> Array:
-    """Whether the sign of each element is set, which tells -0 from 0.
+    """Whether the sign bit of each element is set, which distinguishes -0 from 0.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
     complex.

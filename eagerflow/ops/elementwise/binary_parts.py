@@ -140,7 +140,7 @@ def _parts_reference(x: Any) -> Any:
 
 def _parts(xp: Namespace, x: Any) -> Any:
     fraction, exponent = np.frexp(x)
-    finite = np.isfinite(x)  # of others C leaves the exponent open
+    finite = np.isfinite(x)  # C leaves the exponent of other numbers unspecified
     return fraction, exponent if finite.all() else np.where(finite, exponent, np.int32(0))
 
 

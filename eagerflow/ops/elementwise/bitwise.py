@@ -32,7 +32,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def _operator(of_bits: str, of_truth: str) -> Any:
-    """The rule of ONNX, which has other operators for bools."""
+    """The rule of ONNX, which has separate operators for bools."""
 
     def rule(w: Any, *x: Any) -> Any:
         if w.results[0].dtype == "bool":
@@ -43,7 +43,7 @@ def _operator(of_bits: str, of_truth: str) -> Any:
 
 
 def _moved(w: Any, direction: str, x: Any, places: Any) -> Any:
-    """ONNX's shift, of unsigned integers by less than their width; by more, nothing is left."""
+    """ONNX's shift, of unsigned integers by less than their width; larger counts give 0."""
     wide, places = w.cast(x, "uint64"), w.cast(places, "uint64")
     known = w.value_of(places)
     if known is None or known.max() > 63:
@@ -137,10 +137,10 @@ def _flipped(x: Any) -> Any:
     samples=pairs(0, 9, 0, 3),
 )
 def bitwise_left_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """Each integer with its bits moved up by a number of places; zeros follow.
+    """Each integer shifted left by a number of bits, filled with zeros.
 
-    ``x1`` holds integers, ``x2`` the places, from 0 on; the shapes broadcast. Bits that are
-    moved out are lost. Raises ShapeError, or DTypeError for other dtypes.
+    ``x1`` has integers, ``x2`` nonnegative counts; the shapes broadcast. Bits that are shifted out
+    are lost. Raises ShapeError, or DTypeError for other dtypes.
 
     >>> ef.tensor([1, 3]) << 2
     Tensor([ 4, 12], int64, cpu:0)
@@ -155,10 +155,10 @@ def bitwise_left_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     samples=pairs(0, 99, 0, 3),
 )
 def bitwise_right_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """Each integer with its bits moved down by a number of places; the sign stays.
+    """Each integer shifted right by a number of bits; the sign is preserved.
 
-    ``x1`` holds integers, ``x2`` the places, from 0 on; the shapes broadcast. Raises
-    ShapeError, or DTypeError for other dtypes.
+    ``x1`` has integers, ``x2`` nonnegative counts; the shapes broadcast. Raises ShapeError, or
+    DTypeError for other dtypes.
 
     >>> ef.tensor([12, -3]) >> 1
     Tensor([ 6, -2], int64, cpu:0)

@@ -49,7 +49,7 @@ def _no_fit(rng: np.random.Generator) -> list[ErrorSample]:
 
 def _isclose(x1: Any, x2: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     same = equal(x1, x2)
-    # Of whole numbers, differences are taken where they fit.
+    # For integers, differences are computed in a dtype that represents them.
     x1, x2 = (x if x.dtype in INEXACT else astype(x, "float64") for x in (x1, x2))
     limit = add(atol, multiply(rtol, abs(x2)))
     near = logical_and(less_equal(abs(subtract(x1, x2)), limit), isfinite(x2))

@@ -46,7 +46,7 @@ def _with_special(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def _compared(operator: str) -> Any:
-    """ONNX's operator, which gives truth."""
+    """ONNX's operator, with a bool result."""
     return Onnx(operator, rule=lambda w, a, b: w.node(operator, a, b, dtype=bool))
 
 
@@ -56,12 +56,12 @@ def _asked(w: Any, operator: str, x: Any) -> Any:
 
 
 def _logic(operator: str) -> Any:
-    """The rule of ONNX, whose operators take bools alone."""
+    """The rule of ONNX, whose operators only take bools."""
     return lambda w, *x: w.node(operator, *(w.cast(part, "bool") for part in x))
 
 
 def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
-    """An element-wise op whose result is true or false."""
+    """An elementwise op with a bool result."""
     no_gradient = Missing("the result is a truth value")
     return ufunc(partials=no_gradient, dtypes=dtypes, result="bool", **facts)
 
@@ -188,7 +188,7 @@ def logical_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 def logical_not(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is false; the number 0 is.
 
-    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.logical_not(ef.tensor([True, False]))
     Tensor([False,  True], bool, cpu:0)
@@ -203,7 +203,7 @@ def logical_not(xp: Namespace, x: Array, /) -> Array:
 def isfinite(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
-    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.isfinite(ef.tensor([1.0, ef.inf, ef.nan]))
     Tensor([ True, False, False], bool, cpu:0)
@@ -215,7 +215,7 @@ def isfinite(xp: Namespace, x: Array, /) -> Array:
 def isinf(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is infinite.
 
-    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.isinf(ef.tensor([1.0, ef.inf, ef.nan]))
     Tensor([False,  True, False], bool, cpu:0)
@@ -227,7 +227,7 @@ def isinf(xp: Namespace, x: Array, /) -> Array:
 def isnan(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is NaN (not a number).
 
-    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.isnan(ef.tensor([1.0, ef.inf, ef.nan]))
     Tensor([False, False,  True], bool, cpu:0)

@@ -103,7 +103,7 @@ def angle(xp: Namespace, x: Array, /) -> Array:
     """Angle of each complex number to the positive real axis, in radians from -π to π.
 
     ``x`` is a tensor of any shape; real numbers have the angle 0, or π if negative. Raises
-    DTypeError for what is not a number.
+    DTypeError for non-numeric dtypes.
 
     >>> ef.angle(ef.tensor([1j, -1.0]))
     Tensor([1.5708, 3.1416], float32, cpu:0)

@@ -49,7 +49,7 @@ def _rest(w: Any, a: Any, b: Any) -> Any:
     reference=each(lambda a, b: type(a)(math.fmod(a, b))),
 )
 def fmod(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """What is left of a division rounded towards 0; it has the sign of the dividend.
+    """The remainder of a division rounded towards 0; it has the sign of the dividend.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. The
     remainder by 0 is 0 for integers and NaN for floats. ``ef.remainder`` has the sign of the
@@ -84,7 +84,7 @@ def gcd(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers, of shapes that broadcast; their
     signs do not count, and of 0 and another it is the other. Raises ShapeError where the shapes do
-    not broadcast, DTypeError for what is not an integer.
+    not broadcast, DTypeError for non-integer dtypes.
 
     >>> ef.gcd(ef.tensor([12, 18]), 8)
     Tensor([4, 2], int64, cpu:0)
@@ -100,8 +100,8 @@ def lcm(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Least common multiple of two integers, element by element.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers, of shapes that broadcast; their
-    signs do not count, and of 0 and another it is 0. What does not fit into the dtype wraps around.
-    Raises ShapeError where the shapes do not broadcast, DTypeError for what is not an integer.
+    signs do not count, and of 0 and another it is 0. Results beyond the dtype wrap around. Raises
+    ShapeError where the shapes do not broadcast, DTypeError for non-integer dtypes.
 
     >>> ef.lcm(ef.tensor([4, 6]), 10)
     Tensor([20, 30], int64, cpu:0)

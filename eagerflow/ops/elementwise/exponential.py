@@ -36,8 +36,8 @@ def _of_real_or_complex(real: Call, of_complex: Call) -> Call:
 def exp(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
-    is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.exp(ef.tensor([0.0, 1.0]))
     Tensor([1.    , 2.7183], float32, cpu:0)
@@ -69,8 +69,8 @@ def _complex_exp2(xp: Namespace, x: Any) -> Any:
 def exp2(xp: Namespace, x: Array, /) -> Array:
     """2 to the power of each element.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
-    is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.exp2(ef.tensor([0.0, 3.0]))
     Tensor([1., 8.], float32, cpu:0)
@@ -99,8 +99,8 @@ def _complex_expm1(xp: Namespace, x: Any) -> Any:
 def expm1(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element, minus 1, exact also where the power is close to 1.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
-    is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.expm1(ef.tensor([0.0, 1e-10]))
     Tensor([0.e+00, 1.e-10], float32, cpu:0)
@@ -120,7 +120,7 @@ def log(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
-    real numbers NaN. Raises DTypeError for what is not a number.
+    real numbers NaN. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.log(ef.tensor([1.0, ef.e]))
     Tensor([0., 1.], float32, cpu:0)
@@ -129,7 +129,7 @@ def log(xp: Namespace, x: Array, /) -> Array:
 
 
 def _log1p_operator(w: Any, x: Any) -> Any:
-    """What rounding 1 + x loses is brought back by the quotient (Kahan)."""
+    """The quotient corrects the rounding error of 1 + x (Kahan)."""
     one = w.constant(1, x.dtype)
     near = w.Add(one, x)
     found = w.Mul(w.Log(near), w.Div(x, w.Sub(near, one)))
@@ -150,7 +150,7 @@ def log1p(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of 1 + each element, exact also close to 0.
 
     ``x`` is a tensor of any shape; integers are taken as float32. -1 gives -infinity. Raises
-    DTypeError for what is not a number.
+    DTypeError for non-numeric dtypes.
 
     >>> ef.log1p(ef.tensor([0.0, 1e-10]))
     Tensor([0.e+00, 1.e-10], float32, cpu:0)
@@ -170,7 +170,7 @@ def log2(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 2 of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
-    real numbers NaN. Raises DTypeError for what is not a number.
+    real numbers NaN. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.log2(ef.tensor([1.0, 8.0]))
     Tensor([0., 3.], float32, cpu:0)
@@ -189,7 +189,7 @@ def log10(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 10 of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
-    real numbers NaN. Raises DTypeError for what is not a number.
+    real numbers NaN. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.log10(ef.tensor([1.0, 100.0]))
     Tensor([0., 2.], float32, cpu:0)
@@ -199,8 +199,8 @@ def log10(xp: Namespace, x: Array, /) -> Array:
 
 @in_float32
 def _weight(_: Any, x: Any, other: Any) -> Any:
-    """The share of exp(x) in the sum: 1 / (1 + exp(other - x)); half of two equal infinities."""
-    if is_complex(x.dtype):  # whose powers overflow to infinities without a reciprocal
+    """The share of exp(x) in the sum: 1 / (1 + exp(other - x)); 1/2 for two equal infinities."""
+    if is_complex(x.dtype):  # their powers overflow to infinities without a reciprocal
         return exp(x - logaddexp(x, other))
     both_infinite = logical_and(equal(x, other), isinf(x))  # of other equals, the slope counts
     return reciprocal(exp(where(both_infinite, 0, other - x)) + 1)
@@ -234,12 +234,12 @@ def _logaddexp_of(a: Any, b: Any) -> Any:
     reference=each(_logaddexp_of),
 )
 def logaddexp(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """Logarithm of the sum of two exponentials, without overflow on the way.
+    """Logarithm of the sum of two exponentials, without intermediate overflow.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; integers are taken
     as float32. Of complex numbers it is the principal logarithm, with an imaginary part from -π
     to π. Close to 0 the error is absolute, not relative. Raises ShapeError where the shapes do
-    not broadcast, DTypeError for what is not a number.
+    not broadcast, DTypeError for non-numeric dtypes.
 
     >>> ef.logaddexp(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1000.0]))
     Tensor([6.9315e-01, 1.0007e+03], float32, cpu:0)

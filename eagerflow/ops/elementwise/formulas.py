@@ -1,4 +1,4 @@
-"""Functions of one or two numbers that are short formulas of others."""
+"""Functions of one or two numbers by short formulas."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _logaddexp2(x1: Any, x2: Any) -> Any:
     dtypes=REAL,
 )
 def logaddexp2(x1: Any, x2: Any, /) -> Any:
-    """Logarithm to base 2 of the sum of two powers of 2, without overflow on the way.
+    """Logarithm to base 2 of the sum of two powers of 2, without intermediate overflow.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
     taken as float32. Raises ShapeError where the shapes do not broadcast, DTypeError for complex.
@@ -235,7 +235,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     dtypes=FLOATS,
 )
 def modf(x: Any, /) -> Any:
-    """The fraction of each element, and what is left: the next integer towards 0.
+    """The fraction of each element, and its integral part, rounded towards 0.
 
     ``x`` is a real tensor; integers are taken as float32. The results are ``(fractions,
     integers)``, both of the dtype of ``x``. Raises DTypeError for complex.
@@ -274,8 +274,8 @@ def nan_to_num(
     """The elements, with numbers in place of NaN and of infinities.
 
     ``x`` is a tensor of any dtype; of complex numbers both parts are replaced. ``posinf`` and
-    ``neginf`` default to the largest and smallest finite numbers of the dtype. The gradient of what
-    is replaced is 0. Raises DTypeError for what is no number.
+    ``neginf`` default to the largest and smallest finite numbers of the dtype. The gradient of
+    replaced elements is 0. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.nan_to_num(ef.tensor([1.0, ef.nan, ef.inf]), posinf=9.0)
     Tensor([1., 0., 9.], float32, cpu:0)
@@ -296,7 +296,7 @@ def nan_to_num(
     gradient=Missing("the result is a count, which does not change smoothly"),
 )
 def bitwise_count(x: Any, /) -> Any:
-    """How many bits of the size of each integer are set, as uint8.
+    """The number of set bits of the magnitude of each integer, as uint8.
 
     ``x`` is a tensor of integers. Raises DTypeError for other dtypes.
 
@@ -306,7 +306,7 @@ def bitwise_count(x: Any, /) -> Any:
     x = real_numbers(x, "x", INTEGERS)
     # No small dtype has the size of its least number; that of int64 is right as uint64.
     bits = astype(x if x.dtype.kind == "u" else abs(astype(x, "int64")), "uint64")
-    # Pairs of bits, then four, then eight, are summed in their own place.
+    # Pairs of bits, then groups of four, then of eight, are summed in place.
     bits = subtract(bits, bitwise_and(bitwise_right_shift(bits, 1), 0x5555555555555555))
     fours = 0x3333333333333333
     bits = add(bitwise_and(bits, fours), bitwise_and(bitwise_right_shift(bits, 2), fours))

@@ -1,12 +1,12 @@
-"""Gradients of element-wise functions as ops: the derivative times what comes from above.
+"""Gradients of elementwise functions as ops: the derivative times the result's gradient.
 
     @gradient_op(second_derivative=lambda x: ..., derivative=lambda x: ..., between=(-1, 4))
     def silu_gradient(s, x, g, /):
         \"\"\"The gradient of silu: ...\"\"\"
         return chain_rule(s, g, derivative)
 
-One pass over memory computes what the derivative and a product would need two for. A gradient
-of 0 stays 0, also where the derivative is infinite or NaN.
+One pass over memory replaces two for the derivative and the product. A gradient of 0 stays 0, also
+where the derivative is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def gradient_op(
 
 
 class GradientOp:
-    """The rule ``vjp`` of an element-wise op whose gradient an op gives."""
+    """The rule ``vjp`` of an elementwise op with an op for its gradient."""
 
     __slots__ = ("gradient", "of")
 
     def __init__(self, gradient: Callable[[], Call], of: str) -> None:
-        """``gradient()`` is that op, which may come later; it takes the argument or "y"."""
+        """``gradient()`` is that op, possibly defined later; it takes the argument or "y"."""
         self.gradient, self.of = gradient, of
 
     def __call__(self, g: Any, y: Any, x: Any, **attributes: Any) -> Any:
@@ -79,7 +79,7 @@ class GradientOp:
         return self.gradient()(conj(value) if is_complex(value.dtype) else value, g, **attributes)
 
     def along(self, tangents: Any, y: Any, x: Any, **attributes: Any) -> Any:
-        """The rule ``jvp``: derivatives that are not conjugated.
+        """The rule ``jvp``: derivatives without conjugation.
 
         Of an element-wise op they are a diagonal matrix, so tangents move forward as gradients do
         backward.
@@ -88,7 +88,7 @@ class GradientOp:
 
 
 def differentiated_by(gradient: Callable[[], Call], of: str = "x") -> dict[str, Any]:
-    """The facts of an element-wise op whose gradient is such an op, ``of`` its argument or "y".
+    """The facts of an elementwise op with such a gradient op, ``of`` its argument or "y".
 
     They go with ``partials=Missing("see vjp")``.
     """

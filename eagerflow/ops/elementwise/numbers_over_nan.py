@@ -1,4 +1,4 @@
-"""The larger and the smaller of two elements of which one may be missing, as NaN."""
+"""The larger and the smaller of two elements, one of which may be missing (NaN)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["fmax", "fmin"]
 
 
 def _choosing(wins: Any, function: Any) -> Any:
-    """A choice between two elements; ``wins(a, b)`` tells where it is the first of two numbers."""
+    """A choice between two elements; ``wins(a, b)`` is true where the first one is taken."""
 
     def share(y: Any, a: Any, b: Any) -> Any:
         """1 where the result is the first element, 1/2 where both are equal, 0 elsewhere."""

@@ -65,7 +65,7 @@ def sqrt(xp: Namespace, x: Array, /) -> Array:
     """Square root of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Negative real numbers give
-    NaN. The derivative at 0 is infinite. Raises DTypeError for what is not a number.
+    NaN. The derivative at 0 is infinite. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.sqrt(ef.tensor([4.0, 9.0]))
     Tensor([2., 3.], float32, cpu:0)
@@ -86,7 +86,7 @@ def rsqrt(xp: Namespace, x: Array, /) -> Array:
     """One divided by the square root of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives infinity, negative
-    real numbers NaN. Raises DTypeError for what is not a number.
+    real numbers NaN. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.rsqrt(ef.tensor([4.0, 0.25]))
     Tensor([0.5, 2. ], float32, cpu:0)
@@ -98,7 +98,7 @@ def rsqrt(xp: Namespace, x: Array, /) -> Array:
 
 
 def _by_base(y: Any, a: Any, b: Any) -> Any:
-    """b·a^(b-1), and 0 where b is 0, whatever a is."""
+    """b·a^(b-1), and 0 where b is 0, for any a."""
     if isinstance(b, int | float | complex):
         if b in (2, 3):
             return a * 2 if b == 2 else square(a) * 3
@@ -170,10 +170,10 @@ def _bases_and_exponents(rng: np.random.Generator, dtype: DType) -> list[Sample]
 def power(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Each element of one tensor to the power of that of another.
 
-    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
-    Anything to the power of 0 is 1; a negative real base with a fraction as exponent gives
-    NaN. Raises ShapeError where the shapes do not broadcast, DTypeError for bools, and for
-    integers with a negative exponent.
+    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast. Any number to
+    the power of 0 is 1; a negative real base with a fraction as exponent gives NaN. Raises
+    ShapeError where the shapes do not broadcast, DTypeError for bools, and for integers with a
+    negative exponent.
 
     >>> ef.tensor([1.0, 2.0, 3.0]) ** 2
     Tensor([1., 4., 9.], float32, cpu:0)
@@ -204,7 +204,7 @@ def divide_no_nan(x: Any, y: Any) -> Any:
     samples=pairs(0.2, 3),
 )
 def hypot(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """Square root of the sum of two squares, without overflow on the way.
+    """Square root of the sum of two squares, without intermediate overflow.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers
     are taken as float32. The gradient at (0, 0) is 0. Raises ShapeError where the shapes do

@@ -18,8 +18,8 @@ Rule = Callable[..., Any]
 def in_float32(rule: Rule) -> Rule:
     """A partial derivative or vjp rule that computes float16 and bfloat16 in float32.
 
-    A rule of several ops would round after each of them; where it takes differences or
-    exponentials, little would be left.
+    A rule of several ops would round after each of them, and lose accuracy in differences or
+    exponentials.
     """
 
     def wide(*values: Any, **attributes: Any) -> Any:
@@ -29,7 +29,7 @@ def in_float32(rule: Rule) -> Rule:
         parts = rule(*[_cast(x, dtype, float32) for x in values], **attributes)
         if type(parts) is not tuple:
             return _cast(parts, float32, dtype)
-        # One for each argument, of which some may be float32 themselves.
+        # One for each argument, some of which may be float32 themselves.
         return tuple(
             part if x is None else _cast(part, float32, x.dtype)
             for part, x in zip(parts, values[2:], strict=True)

@@ -26,13 +26,13 @@ def _rounding(dtypes: Any = REAL, **facts: Any) -> Any:
 
 
 def _kept(x: Any) -> bool:
-    """Whether there is nothing to round; NumPy before 2.1 made floats of integers."""
+    """Whether rounding is the identity; NumPy before 2.1 converts integers to floats."""
     return x.dtype.kind in "iu"
 
 
 @_rounding(onnx=lambda w, x: x if _kept(x) else w.Floor(x))
 def floor(xp: Namespace, x: Array, /) -> Array:
-    """The largest integer that is not above each element.
+    """The largest integer that does not exceed each element.
 
     ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
     complex.

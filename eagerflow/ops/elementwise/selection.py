@@ -137,10 +137,10 @@ def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
 def where(xp: Namespace, condition: Array, x1: Array, x2: Array, /) -> Array:
     """Elements of one tensor where a condition holds, and of another elsewhere.
 
-    ``condition`` is a tensor of bools, ``x1`` and ``x2`` are tensors, arrays or numbers; the
-    three shapes broadcast. The side that is not chosen gets the gradient 0, even where its
-    own derivative is infinite or NaN. Raises ShapeError where the shapes do not broadcast,
-    DTypeError for a condition that is not of bools.
+    ``condition`` is a tensor of bools, ``x1`` and ``x2`` are tensors, arrays or numbers; the three
+    shapes broadcast. The unselected side gets the gradient 0, even where its own derivative is
+    infinite or NaN. Raises ShapeError where the shapes do not broadcast, DTypeError for a condition
+    that is not bool.
 
     >>> x = ef.tensor([1.0, -2.0])
     >>> ef.where(x > 0, x, 0)
@@ -155,13 +155,13 @@ def where(xp: Namespace, condition: Array, x1: Array, x2: Array, /) -> Array:
 
 
 def _share(wins: Any, a: Any, b: Any) -> Any:
-    """1 where an argument wins, 1/2 where the two are equal, 0 where it loses."""
+    """1 where an argument is selected, 1/2 where the two are equal, 0 elsewhere."""
     dtype = (a if isinstance(a, Tensor) else b).dtype
     return where(equal(a, b), 0.5, astype(wins, dtype))
 
 
 def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
-    """A choice between two elements; ``wins(a, b)`` tells where it is the first."""
+    """A choice between two elements; ``wins(a, b)`` is true where the first is taken."""
     return ufunc(
         partials=(
             lambda y, a, b: _share(wins(a, b), a, b),
@@ -176,7 +176,7 @@ def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
 
 @_choosing(greater, less, onnx=Onnx("Max"), reference=each(lambda a, b: a if a > b else b))
 def maximum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """The larger of two elements; NaN where one of them is.
+    """The larger of two elements; NaN if one of them is NaN.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Where
     they are equal, each gets half of the gradient. Raises ShapeError where the shapes do
@@ -190,7 +190,7 @@ def maximum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 @_choosing(less, greater, onnx=Onnx("Min"), reference=each(lambda a, b: a if a < b else b))
 def minimum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """The smaller of two elements; NaN where one of them is.
+    """The smaller of two elements; NaN if one of them is NaN.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Where
     they are equal, each gets half of the gradient. Raises ShapeError where the shapes do
@@ -237,7 +237,7 @@ def _clip_into(x: Any, out: Any, low: Any, high: Any) -> None:
 
 
 def _limited_by(s: Any, x: Any, *bounds: Any, lowest: bool, highest: bool) -> Any:
-    """The same with those bounds that there are."""
+    """The same with the given bounds only."""
     return _limited(s, x, bounds[0] if lowest else None, bounds[-1] if highest else None)
 
 
@@ -267,7 +267,7 @@ _PLAIN = {int, float, type(None)}
 
 
 def _bounds(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    # Bounds and values come from different grids, so that none is at a kink.
+    # Bounds and values are from different grids, so that none is at a kink.
     low, high = (np.array(v).astype(dtype) for v in (0.95, 1.85))
     found = [Sample((x, low, high)) for x in values(rng, dtype, 0, 3)]
     x = make(rng, dtype, (2, 3), 0, 3)

@@ -23,7 +23,7 @@ _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
 def _special(**facts: Any) -> Any:
-    """A function whose kernel on NumPy works tile by tile."""
+    """A function with a tiled NumPy kernel."""
 
     def decorate(kernel: Any) -> Any:
         def into(x: Any, out: Any, **attributes: Any) -> None:
@@ -35,8 +35,8 @@ def _special(**facts: Any) -> Any:
     return decorate
 
 
-# Powers of x² of a rational function that is erf(x)/x to 2e-8, from 0 to 3.93, where float32
-# cannot tell erf from 1; fitted by iteratively reweighted least squares.
+# Powers of x² of a rational function that is erf(x)/x to 2e-8, from 0 to 3.93, where float32 cannot
+# tell erf from 1; fitted by iteratively reweighted least squares.
 _ERF_ABOVE = (
     1.12837914545707,
     0.190768107257158,
@@ -95,7 +95,7 @@ def erf(xp: Namespace, x: Array, /) -> Array:
     ulp=6,
 )
 def erfc(xp: Namespace, x: Array, /) -> Array:
-    """Complementary error function of each element, 1 - erf(x), exact also where it is tiny.
+    """Complementary error function of each element, 1 - erf(x), accurate also where it is tiny.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64
     after W. J. Cody, Math. Comp. 23 (1969). Raises DTypeError for complex.
@@ -124,7 +124,7 @@ def _bisected(x: float) -> float:
     reference=each(_bisected),
 )
 def erfinv(xp: Namespace, x: Array, /) -> Array:
-    """The number whose error function each element is.
+    """The inverse of the error function.
 
     ``x`` is a real tensor of values from -1 to 1, where the result is infinite; beyond, it is
     NaN. Computed in float64, from the start of M. Giles, "Approximating the erfinv function"

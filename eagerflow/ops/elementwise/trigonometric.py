@@ -33,8 +33,8 @@ __all__ = [
 def sin(xp: Namespace, x: Array, /) -> Array:
     """Sine of each element, in radians.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.sin(ef.tensor([0.0, ef.pi / 2]))
     Tensor([0., 1.], float32, cpu:0)
@@ -46,8 +46,8 @@ def sin(xp: Namespace, x: Array, /) -> Array:
 def cos(xp: Namespace, x: Array, /) -> Array:
     """Cosine of each element, in radians.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.cos(ef.tensor([0.0, ef.pi]))
     Tensor([ 1., -1.], float32, cpu:0)
@@ -59,8 +59,8 @@ def cos(xp: Namespace, x: Array, /) -> Array:
 def tan(xp: Namespace, x: Array, /) -> Array:
     """Tangent of each element, in radians.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.tan(ef.tensor([0.0, ef.pi / 4]))
     Tensor([0., 1.], float32, cpu:0)
@@ -78,9 +78,8 @@ def tan(xp: Namespace, x: Array, /) -> Array:
 def asin(xp: Namespace, x: Array, /) -> Array:
     """Arc sine of each element, in radians from -π/2 to π/2.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
-    -1 to 1 give NaN; the derivative at the ends is infinite. Raises DTypeError for what is
-    not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of -1 to 1
+    give NaN; the derivative at the ends is infinite. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.asin(ef.tensor([0.0, 1.0]))
     Tensor([0.    , 1.5708], float32, cpu:0)
@@ -98,9 +97,8 @@ def asin(xp: Namespace, x: Array, /) -> Array:
 def acos(xp: Namespace, x: Array, /) -> Array:
     """Arc cosine of each element, in radians from 0 to π.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
-    -1 to 1 give NaN; the derivative at the ends is infinite. Raises DTypeError for what is
-    not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of -1 to 1
+    give NaN; the derivative at the ends is infinite. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.acos(ef.tensor([1.0, 0.0]))
     Tensor([0.    , 1.5708], float32, cpu:0)
@@ -114,8 +112,8 @@ def acos(xp: Namespace, x: Array, /) -> Array:
 def atan(xp: Namespace, x: Array, /) -> Array:
     """Arc tangent of each element, in radians from -π/2 to π/2.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.atan(ef.tensor([0.0, 1.0]))
     Tensor([0.    , 0.7854], float32, cpu:0)
@@ -127,8 +125,8 @@ def atan(xp: Namespace, x: Array, /) -> Array:
 def sinh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic sine of each element.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.sinh(ef.tensor([0.0, 1.0]))
     Tensor([0.    , 1.1752], float32, cpu:0)
@@ -140,8 +138,8 @@ def sinh(xp: Namespace, x: Array, /) -> Array:
 def cosh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic cosine of each element.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.cosh(ef.tensor([0.0, 1.0]))
     Tensor([1.    , 1.5431], float32, cpu:0)
@@ -168,7 +166,7 @@ def one_minus_square(s: Any, x: Any, /) -> Any:
 
 
 def _complex_tanh(xp: Namespace, x: Any) -> Any:
-    """The limits at infinity have the sign of the imaginary part, as the standard says."""
+    """The limits at infinity have the sign of the imaginary part, as in the standard."""
     y, a, b = xp.tanh(x), xp.real(x), xp.imag(x)
     far = xp.logical_and(xp.isinf(a), xp.isfinite(b))
     if not xp.any(far):
@@ -191,8 +189,8 @@ def _complex_tanh(xp: Namespace, x: Any) -> Any:
 def tanh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic tangent of each element.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.tanh(ef.tensor([0.0, 1.0]))
     Tensor([0.    , 0.7616], float32, cpu:0)
@@ -206,8 +204,8 @@ def tanh(xp: Namespace, x: Array, /) -> Array:
 def asinh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic sine of each element.
 
-    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
-    what is not a number.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for non-numeric
+    dtypes.
 
     >>> ef.asinh(ef.tensor([0.0, 1.0]))
     Tensor([0.    , 0.8814], float32, cpu:0)
@@ -226,7 +224,7 @@ def acosh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic cosine of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Real numbers below 1 give
-    NaN; the derivative at 1 is infinite. Raises DTypeError for what is not a number.
+    NaN; the derivative at 1 is infinite. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.acosh(ef.tensor([1.0, 2.0]))
     Tensor([0.   , 1.317], float32, cpu:0)
@@ -245,7 +243,7 @@ def atanh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic tangent of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
-    -1 to 1 give NaN; -1 and 1 are infinite. Raises DTypeError for what is not a number.
+    -1 to 1 give NaN; -1 and 1 are infinite. Raises DTypeError for non-numeric dtypes.
 
     >>> ef.atanh(ef.tensor([0.0, 0.5]))
     Tensor([0.    , 0.5493], float32, cpu:0)

@@ -58,7 +58,7 @@ def fftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> An
 
     ``n`` is the length of the transform, ``d`` the time between two elements: frequencies are in
     cycles per unit of that. ``dtype`` defaults to float32. Raises ShapeError for a length below
-    1, DTypeError for a dtype that is no real float, ArgumentError for another ``d``.
+    1, DTypeError for dtypes other than real floats, ArgumentError for another ``d``.
 
     >>> ef.fft.fftfreq(4, d=0.1)
     Tensor([ 0. ,  2.5, -5. , -2.5], float32, cpu:0)
@@ -75,7 +75,7 @@ def rfftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> A
 
     ``n`` is the length of the transform, ``d`` the time between two elements: frequencies are in
     cycles per unit of that. ``dtype`` defaults to float32. Raises ShapeError for a length below
-    1, DTypeError for a dtype that is no real float, ArgumentError for another ``d``.
+    1, DTypeError for dtypes other than real floats, ArgumentError for another ``d``.
 
     >>> ef.fft.rfftfreq(4, d=0.1)
     Tensor([0. , 2.5, 5. ], float32, cpu:0)

@@ -1,4 +1,4 @@
-"""Fourier transforms along several axes, and those whose spectra are real."""
+"""Fourier transforms along several axes, and those with real spectra."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, Any]]:
-    """Each axis that is transformed, and the length that is told for it, or None."""
+    """Each transformed axis, and its given length, or None."""
     if s is not None and not isinstance(s, list | tuple):
         raise ShapeError(
             f"{short_repr(s)} is not a sequence of lengths",
@@ -155,7 +155,7 @@ def _one_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def defined(transform: Any) -> Callable[..., Any]:
-    """The reference of a transform: sums, as its definition says."""
+    """The reference of a transform: sums, by definition."""
     reference: Any = op_of(transform).reference
     return reference
 
@@ -163,7 +163,7 @@ def defined(transform: Any) -> Callable[..., Any]:
 def _reference(last: Any, others: Any, back: bool = False) -> Callable[..., Any]:
     """By definition along one axis after the other: ``last`` is for the last axis.
 
-    That comes first, or behind the others on the way ``back``.
+    That is the first one, or the last one if ``back``.
     """
 
     def reference(x: Any, s: Any, axes: Any, norm: str) -> Any:
@@ -194,9 +194,9 @@ def _several(last: Any, others: Any, back: bool = False, **facts: Any) -> Any:
 def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
     """Discrete Fourier transform along several axes.
 
-    ``x`` is a complex or real tensor. ``axes`` is a tuple of axes, by default all, or the last
-    ones if ``s`` tells their lengths (-1: as it is). ``norm`` is as for ``ef.fft.fft``, along each
-    axis. Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm.
+    ``x`` is a complex or real tensor. ``axes`` is a tuple of axes, by default all, or the last ones
+    if ``s`` has their lengths (-1: unchanged). ``norm`` is as for ``ef.fft.fft``, along each axis.
+    Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm.
 
     >>> ef.fft.fftn(ef.tensor([[1.0, 2.0], [3.0, 4.0]]))
     Tensor([[10.+0.j, -2.+0.j],
@@ -237,10 +237,9 @@ def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
 def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
     """Inverse of ``ef.fft.rfftn``: the real numbers that have this half of a spectrum.
 
-    ``x`` is a complex or real tensor. ``axes`` and ``norm`` are as for ``ef.fft.ifftn``; ``s``
-    tells the lengths of the result, by default those of ``x``, along the last of the axes twice
-    that, less 2. Raises ShapeError for axes and lengths that do not fit, ArgumentError for another
-    norm.
+    ``x`` is a complex or real tensor. ``axes`` and ``norm`` are as for ``ef.fft.ifftn``; ``s`` are
+    the lengths of the result, by default those of ``x``, along the last of the axes twice that,
+    minus 2. Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm.
 
     >>> ef.fft.irfftn(ef.tensor([[10 + 0j, -2], [-4, 0]]))
     Tensor([[1., 2.],
@@ -301,7 +300,7 @@ def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backw
     return _from_half(x, s, axes, norm)
 
 
-# Of what has a real spectrum ---------------------------------------------------------------------
+# Real spectra -------------------------------------------------------------------------------------
 
 
 @composed(
@@ -333,10 +332,10 @@ def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") ->
 def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Any:
     """Inverse of ``ef.fft.hfft``: the first half of the signal that has a real spectrum.
 
-    ``x`` is a real tensor, ``n`` the number of its elements that are used, zeros behind it, by
-    default its own; ``norm`` is as for ``ef.fft.ifft``. The axis has n//2 + 1 elements in the
-    result. Raises ShapeError for an axis that does not exist and for a length below 1,
-    ArgumentError for another norm, DTypeError for complex tensors.
+    ``x`` is a real tensor, ``n`` the number of its elements that are used, zero-padded, by default
+    all; ``norm`` is as for ``ef.fft.ifft``. The axis has n//2 + 1 elements in the result. Raises
+    ShapeError for an axis that does not exist and for a length below 1, ArgumentError for another
+    norm, DTypeError for complex tensors.
 
     >>> ef.fft.ihfft(ef.tensor([8.0, 0.0, 0.0, -4.0]))
     Tensor([1.-0.j, 2.+1.j, 3.-0.j], complex64, cpu:0)

@@ -28,19 +28,19 @@ from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 __all__ = ["DUAL", "fft", "ifft", "irfft", "rfft"]
 
 DUAL = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-"""Which norm of the inverse transform has the factor that a norm of the transform has."""
-USUAL_LEVELS = 10  # of a transform whose length is not known: that of 1024 elements
+"""From a norm of the transform to the norm of the inverse transform with the same factor."""
+USUAL_LEVELS = 10  # of a transform of unknown length: that of 1024 elements
 
 
 def complex_dtype(dtype: DType) -> DType:
-    """The dtype of complex numbers with such parts, or with wider ones where there are none."""
+    """The dtype of complex numbers with such parts, or with wider ones if there is none."""
     if dtype in COMPLEX:
         return dtype
     return complex128 if dtype.itemsize == 8 else complex64
 
 
 def checked_norm(norm: Any) -> str:
-    """``norm`` if it is one; else ArgumentError."""
+    """``norm`` if it is valid; otherwise ArgumentError."""
     if not isinstance(norm, str) or norm not in DUAL:
         raise ArgumentError(
             f"{short_repr(norm)} is not a norm", argument="norm", expected=f"one of {list(DUAL)}"
@@ -49,7 +49,7 @@ def checked_norm(norm: Any) -> str:
 
 
 def _planned(x: TensorSpec, n: Any, axis: int, norm: str, usual: Any) -> tuple[int, Any]:
-    """The axis counted from the front, and the length: ``n``, or else ``usual(size)``."""
+    """The axis counted from the front, and the length: ``n``, or by default ``usual(size)``."""
     at = normalize_axis(axis, x.ndim)
     checked_norm(norm)
     length = usual(x.shape[at]) if n is None else sized((n,), "n")[0]
@@ -79,7 +79,7 @@ def _cost(share: float, usual: Any) -> Callable[..., Cost]:
 
 
 def _fitted(g: Any, x: Any, axis: int) -> Any:
-    """``g`` with as many elements along an axis as ``x`` has, zeros behind, and of its dtype."""
+    """``g`` truncated or zero-padded along an axis to the size of ``x``, and in its dtype."""
     at = normalize_axis(axis, x.ndim)
     have, wanted = g.shape[at], x.shape[at]
     if have != wanted:
@@ -233,11 +233,11 @@ def fft(
 ) -> Array:
     """Discrete Fourier transform along an axis.
 
-    Element k of the result is the sum over i of ``x[i] exp(-2πj i k / n)``. ``x`` is a complex
-    or real tensor; 16-bit floats are transformed in float32. ``n`` is the length: ``x`` is cut
-    off or gets zeros behind it; by default its own. ``norm`` tells the factor: 1 for
-    ``"backward"``, 1/√n for ``"ortho"``, 1/n for ``"forward"``. Raises ShapeError for an axis that
-    does not exist and for a length below 1, ArgumentError for another norm.
+    Element k of the result is the sum over i of ``x[i] exp(-2πj i k / n)``. ``x`` is a complex or
+    real tensor; 16-bit floats are transformed in float32. ``n`` is the length, to which ``x`` is
+    truncated or zero-padded; by default its own. ``norm`` selects the factor: 1 for ``"backward"``,
+    1/√n for ``"ortho"``, 1/n for ``"forward"``. Raises ShapeError for an axis that does not exist
+    and for a length below 1, ArgumentError for another norm.
 
     >>> ef.fft.fft(ef.tensor([1.0, 2.0, 3.0, 4.0]))
     Tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], complex64, cpu:0)
@@ -261,7 +261,7 @@ def ifft(
 ) -> Array:
     """Inverse of ``ef.fft.fft``: discrete Fourier transform with the other sign of the angles.
 
-    ``x`` and ``n`` are as there. ``norm`` tells the factor: 1/n for ``"backward"``, 1/√n for
+    ``x`` and ``n`` are as there. ``norm`` selects the factor: 1/n for ``"backward"``, 1/√n for
     ``"ortho"``, 1 for ``"forward"``. Raises ShapeError for an axis that does not exist and for a
     length below 1, ArgumentError for another norm.
 
@@ -301,10 +301,10 @@ def rfft(
 ) -> Array:
     """Discrete Fourier transform of real numbers along an axis: the frequencies from 0 to n/2.
 
-    The others are complex conjugates of these. ``x`` is a real tensor; ``n`` and ``norm`` are as
-    for ``ef.fft.fft``. The axis has n//2 + 1 elements in the result. Raises ShapeError for an
-    axis that does not exist and for a length below 1, ArgumentError for another norm, DTypeError
-    for complex tensors.
+    The rest are their complex conjugates. ``x`` is a real tensor; ``n`` and ``norm`` are as for
+    ``ef.fft.fft``. The axis has n//2 + 1 elements in the result. Raises ShapeError for an axis that
+    does not exist and for a length below 1, ArgumentError for another norm, DTypeError for complex
+    tensors.
 
     >>> ef.fft.rfft(ef.tensor([1.0, 2.0, 3.0, 4.0]))
     Tensor([10.+0.j, -2.+2.j, -2.+0.j], complex64, cpu:0)

@@ -1,4 +1,4 @@
-"""Adaptive pooling: over the cells of a grid that has as many as are asked for."""
+"""Adaptive pooling: over the cells of a grid of a given size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
 
 
 def _cells(size: int, count: int) -> list[tuple[int, int]]:
-    """Where the cells begin and end: without gaps, overlapping where they must."""
+    """The bounds of the cells: without gaps, and possibly overlapping."""
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
@@ -84,7 +84,7 @@ def adaptive_avg_pool(x: Any, /, size: Any) -> Any:
 
     ``x`` is (batch, *spatial, channels), ``size`` an integer or one for each axis; cell i of m over
     n elements goes from i * n / m, rounded down, to (i + 1) * n / m, rounded up. Raises ShapeError
-    for sizes that do not fit.
+    for invalid sizes.
 
     >>> ef.adaptive_avg_pool(ef.arange(5.0).reshape((1, 5, 1)), 2).reshape((-1,))
     Tensor([1., 3.], float32, cpu:0)
@@ -112,7 +112,7 @@ def _adaptive_reference(x: Any, size: Any, return_indices: bool) -> Any:
 
 
 def _in_cells(x: Any, axis: int, count: int) -> Any:
-    """The elements of each cell along an axis, in a new axis behind it; some may stand twice."""
+    """The elements of each cell along an axis, in a new axis after it, possibly repeated."""
     size = x.shape[axis]
     if isinstance(size, int) and size % count:
         cell = arange(count, device=str(x.device))[:, None]

@@ -66,8 +66,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 def rgb_to_grayscale(x: Any, /) -> Any:
     """Colors as shades of gray: 0.2989 red + 0.5870 green + 0.1140 blue (ITU-R BT.601).
 
-    ``x`` is (..., 3), the result (..., 1); what is (..., 1) is gray. Raises ShapeError for other
-    shapes.
+    ``x`` is (..., 3), the result (..., 1); (..., 1) is gray. Raises ShapeError for other shapes.
 
     >>> ef.rgb_to_grayscale(ef.tensor([[1.0, 1.0, 0.0]]))
     Tensor([[0.8859]], shape=(1, 1), float32, cpu:0)

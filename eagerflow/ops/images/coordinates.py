@@ -1,4 +1,4 @@
-"""Images, volumes and other grids sampled at given places."""
+"""Images, volumes and other grids sampled at given positions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ORDERS = {0: "nearest", 1: "linear", 3: "spline"}
 
 
 def _fixed(p: int, n: int, mode: str) -> int | None:
-    """Which point of n stands at the place p of the endless line, step by step; None: none."""
+    """The index of the point of n at position p of the extended line, by iteration; None: none."""
     while not 0 <= p < n:
         if mode in ("grid-constant", "constant", "zeros"):
             return None
@@ -55,7 +55,7 @@ def _fixed(p: int, n: int, mode: str) -> int | None:
 
 
 def _weights(f: float, method: str) -> dict[int, float]:
-    """The weights of the points around a place, by their distance from the one before it."""
+    """The weights of the points around a position, by their distance from the previous point."""
     if method == "nearest":
         return {math.floor(f + 0.5): 1.0}
     if method == "nearest-even":
@@ -71,7 +71,7 @@ def _weights(f: float, method: str) -> dict[int, float]:
 
 
 def value_at(x: Any, place: Any, method: str, mode: str, cval: float = 0.0) -> Any:
-    """The value of a grid at one place, point by point; channels come last."""
+    """The value of a grid at one position, point by point; channels come last."""
     columns = []
     for c, n in zip(place, x.shape, strict=False):
         c = float(c)
@@ -111,7 +111,7 @@ def _map_reference(x: Any, coordinates: Any, order: int, mode: str, cval: float)
 def _map_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     def of(shape: Any, places: Any, **more: Any) -> Sample:
         at = rng.uniform(-4, 7, places).astype("float32")
-        at = np.floor(at) + np.clip(at - np.floor(at), 0.1, 0.4)  # no place where slopes change
+        at = np.floor(at) + np.clip(at - np.floor(at), 0.1, 0.4)  # no position with a kink
         return Sample((make(rng, dtype, shape), at.astype(promoted(dtype))), more)
 
     modes = [of((4, 3), (2, 5), order=1, mode=mode) for mode in MODES]
@@ -129,7 +129,7 @@ def _map_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def promoted(dtype: Any) -> Any:
-    """The dtype of places for samples: float64 with float64."""
+    """The dtype of positions for samples: float64 with float64."""
     return "float64" if dtype == np.dtype("float64") else "float32"
 
 
@@ -150,15 +150,14 @@ def _map_errors(rng: np.random.Generator) -> list[ErrorSample]:
 def map_coordinates(
     x: Any, coordinates: Any, /, order: int, mode: str = "constant", cval: float = 0.0
 ) -> Any:
-    """Values of a tensor at places between its elements, as SciPy's function of this name.
+    """Values of a tensor at positions between its elements, like SciPy's function of this name.
 
-    ``coordinates`` (axes, *out) has the places along each of the first axes of ``x``, counted in
-    elements; axes of ``x`` that it does not tell about stay whole, behind those of ``out``.
-    ``order`` is 0 (nearest), 1 (linear) or 3 (cubic splines). What stands beside the elements says
-    ``mode``, in SciPy's words: ``"constant"`` (``cval`` where a place is outside),
-    ``"grid-constant"`` (``cval`` at all points outside), ``"nearest"``, ``"mirror"``,
-    ``"reflect"``, ``"wrap"`` or ``"grid-wrap"``. Raises ShapeError for shapes that do not fit,
-    and axes without elements, ArgumentError for other choices.
+    ``coordinates`` (axes, *out) has the positions along each of the first axes of ``x``, in
+    elements; further axes of ``x`` stay whole, after those of ``out``. ``order`` is 0 (nearest), 1
+    (linear) or 3 (cubic splines). ``mode`` extends the elements, in SciPy's terms: ``"constant"``
+    (``cval`` for positions outside), ``"grid-constant"`` (``cval`` at all points outside),
+    ``"nearest"``, ``"mirror"``, ``"reflect"``, ``"wrap"`` or ``"grid-wrap"``. Raises ShapeError for
+    shapes that do not fit, and axes without elements, ArgumentError for other choices.
 
     >>> x = ef.tensor([0.0, 10.0, 20.0])
     >>> ef.map_coordinates(x, [[0.5, 1.0, 1.25, 3.0]], order=1)
@@ -257,14 +256,15 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = False,
 ) -> Any:
-    """Channels-last images sampled at the places of a grid, as PyTorch's function of this name.
+    """Channels-last images sampled at the positions of a grid, like PyTorch's function of this
+    name.
 
     ``x`` is (batch, *spatial, channels), with any number of spatial axes, ``grid`` (batch, *out,
-    axes) has places from -1 to 1, columns before rows before planes; the result is (batch, *out,
-    channels). ``mode`` is ``"bilinear"``, ``"nearest"`` or ``"bicubic"`` (a = -0.75). Beside the
-    image stand ``"zeros"``, its ``"border"``, or its ``"reflection"``. With ``align_corners`` -1
-    and 1 are the middles of the first and the last pixel, else their outer edges. Gradients pass to
-    both. Raises ShapeError for shapes that do not fit, ArgumentError for other choices.
+    axes) has positions from -1 to 1, columns before rows before planes; the result is (batch, *out,
+    channels). ``mode`` is ``"bilinear"``, ``"nearest"`` or ``"bicubic"`` (a = -0.75). The image is
+    extended by ``"zeros"``, its ``"border"``, or its ``"reflection"``. With ``align_corners`` -1
+    and 1 are the centers of the first and the last pixel, otherwise their outer edges. Gradients
+    pass to both. Raises ShapeError for shapes that do not fit, ArgumentError for other choices.
 
     >>> x = ef.tensor([0.0, 10.0, 20.0]).reshape((1, 1, 3, 1))
     >>> grid = ef.tensor([[-0.5, 0.0], [1.0, 0.0]]).reshape((1, 1, 2, 2))
@@ -329,9 +329,9 @@ def _affine_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def affine_grid(theta: Any, /, size: Any, align_corners: bool = False) -> Any:
     """The grid for ``grid_sample`` that turns, scales and shifts images.
 
-    ``theta`` (batch, axes, axes + 1) has a matrix, and a shift in its last column, for places from
-    -1 to 1, columns before rows; ``size`` are the spatial sizes of the result. The grid is (batch,
-    *size, axes). Raises ShapeError for shapes that do not fit.
+    ``theta`` (batch, axes, axes + 1) has a matrix, and a shift in its last column, for positions
+    from -1 to 1, columns before rows; ``size`` are the spatial sizes of the result. The grid is
+    (batch, *size, axes). Raises ShapeError for shapes that do not fit.
 
     >>> ef.affine_grid(ef.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 2))
     Tensor([[[[0., 0.],
@@ -354,7 +354,7 @@ def affine_grid(theta: Any, /, size: Any, align_corners: bool = False) -> Any:
 
 
 def _line(n: Any, align_corners: bool, dtype: Any, device: Any) -> Any:
-    """The places of n elements from -1 to 1."""
+    """The positions of n elements from -1 to 1."""
     steps = arange(n, dtype=dtype, device=str(device))
     if not align_corners:
         return (steps * 2 + 1) / n - 1

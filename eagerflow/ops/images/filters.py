@@ -30,7 +30,7 @@ __all__ = ["gaussian_blur", "local_response_norm", "sobel_edges"]
 
 
 def _along(x: Any, axis: int, weights: Any) -> Any:
-    """Each element and its neighbors along an axis, weighted and added; zeros stand beside them."""
+    """Weighted sums of each element and its neighbors along an axis, zero-padded."""
     last = moveaxis(x, axis, -1)
     rows = reshape(last, (product(last.shape[:-1]), last.shape[-1], 1))
     return moveaxis(reshape(conv(rows, reshape(weights, (-1, 1, 1))), last.shape), -1, axis)
@@ -84,11 +84,11 @@ def _blur_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     dtypes=FLOATS,
 )
 def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Any:
-    """Images blurred by a bell curve, with zeros beside them.
+    """Gaussian blur of images, with zero padding.
 
     ``x`` is (batch, *spatial, channels). ``sigma`` is the standard deviation in pixels, a number or
-    one for each spatial axis, and may be a tensor to which gradients pass; ``kernel_size`` says,
-    likewise, over how many pixels the sum goes; the weights add up to 1. Raises ShapeError for
+    one for each spatial axis, and may be a tensor to which gradients pass; ``kernel_size`` is
+    likewise the number of pixels of the kernel; the weights add up to 1. Raises ShapeError for
     shapes and sizes that do not fit.
 
     >>> ef.gaussian_blur(ef.tensor([0.0, 0.0, 1.0, 0.0, 0.0]).reshape((1, 5, 1))).reshape((-1,))
@@ -144,7 +144,7 @@ def _edges_reference(x: Any) -> Any:
     dtypes=FLOATS,
 )
 def sobel_edges(x: Any, /) -> Any:
-    """Sobel's differences of images along rows and columns, with zeros beside them.
+    """Sobel filters of images along rows and columns, with zero padding.
 
     ``x`` is (batch, rows, columns, channels), the result (batch, rows, columns, channels, 2): how
     the image grows from row to row, and from column to column, eightfold. Raises ShapeError for
@@ -202,9 +202,9 @@ def local_response_norm(
     """Each value over a power of the mean square of the channels around it.
 
     ``x / (k + alpha * mean) ** beta`` (Krizhevsky et al., 2012), where the mean is that of the
-    squares in ``size`` channels, those beside the first and the last one being 0; ``x`` is (...,
-    channels). As in PyTorch; TensorFlow's ``alpha`` is ``alpha / size`` here. Raises ShapeError
-    without channels and for sizes below 1.
+    squares in ``size`` channels, zero-padded at both ends; ``x`` is (..., channels). As in PyTorch;
+    TensorFlow's ``alpha`` is ``alpha / size`` here. Raises ShapeError without channels and for
+    sizes below 1.
 
     >>> ef.local_response_norm(ef.tensor([[1.0, 2.0, 2.0]]), 3, alpha=3.0, beta=1.0)
     Tensor([[0.1667, 0.2   , 0.2222]], shape=(1, 3), float32, cpu:0)

@@ -38,7 +38,7 @@ _MODES = ("nearest", "nearest-exact", "area", "bicubic", *_LINEAR)
 
 
 def _how(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
-    """The attributes of ``resize`` that a mode stands for."""
+    """The attributes of ``resize`` for a mode."""
     coordinates = "align_corners" if align_corners else "half_pixel"
     if mode == "nearest":
         return {"method": "nearest", "coordinates": "asymmetric"}
@@ -138,11 +138,11 @@ def interpolate(
     """Channels-last images of another size, as PyTorch's function of this name has it.
 
     ``x`` is (batch, *spatial, channels); ``size`` an integer or one for each spatial axis, or
-    ``scale_factor`` a number or one for each. ``mode`` is ``"nearest"`` (element i lies at ``i /
+    ``scale_factor`` a number or one for each. ``mode`` is ``"nearest"`` (element i is at ``i /
     n``), ``"nearest-exact"``, ``"linear"``, ``"bilinear"``, ``"trilinear"``, ``"bicubic"`` (a =
-    -0.75, and -0.5 with ``antialias``) or ``"area"``. With ``recompute_scale_factor`` places follow
-    from the sizes and not from the factor; None means False, as in PyTorch. Raises ShapeError where
-    sizes do not fit, ArgumentError where there is no such mode. ``resize`` has more methods.
+    -0.75, and -0.5 with ``antialias``) or ``"area"``. With ``recompute_scale_factor`` positions
+    depend on the sizes and not on the factor; None means False, as in PyTorch. Raises ShapeError
+    for invalid sizes, ArgumentError for unknown modes. ``resize`` has more methods.
 
     >>> x = ef.tensor([0.0, 4.0]).reshape((1, 2, 1))
     >>> ef.interpolate(x, scale_factor=2, mode="linear").reshape((-1,))
@@ -159,11 +159,11 @@ def interpolate(
 # JAX's --------------------------------------------------------------------------------------------
 
 _OPS = SimpleNamespace(maximum=maximum, where=where, sin=sin)
-"""What the kernels of resizing are made of."""
+"""The common parts of the kernels of resizing."""
 
 
 def _matrix(size: Any, new: Any, scale: Any, shift: Any, method: str, antialias: bool) -> Any:
-    """What each of the old elements counts in each new one, (new, size)."""
+    """The weight of each old element in each new one, (new, size)."""
     step = 1 / scale
     options = {"dtype": scale.dtype, "device": str(scale.device)}
     middle = ((arange(new, **options) + 0.5 - shift) * step - 0.5)[:, None]
@@ -256,9 +256,9 @@ def scale_and_translate(
     """A tensor scaled and shifted along some axes, as JAX has it.
 
     ``scale`` and ``translation`` are tensors with a number for each of ``axes``, and gradients pass
-    to them: what lies at p, in elements from the edge of the first one, comes to ``p * scale +
-    translation``. ``shape`` is that of the result, ``method`` as in ``resize`` and one of those
-    with weights. What comes from outside is 0. Raises ShapeError for shapes that do not fit,
+    to them: the position p, in elements from the edge of the first one, is mapped to ``p * scale +
+    translation``. ``shape`` is that of the result, ``method`` one of the interpolating ones of
+    ``resize``. Values from outside are 0. Raises ShapeError for shapes that do not fit,
     ArgumentError for other methods.
 
     >>> x = ef.tensor([1.0, 2.0, 3.0])

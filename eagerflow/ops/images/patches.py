@@ -1,4 +1,4 @@
-"""Patches of images, signals and volumes: cut out, and added up again."""
+"""Patches of images, signals and volumes: extracted, and summed again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DEFAULTS: dict[str, Any] = {"strides": 1, "padding": "valid", "dilation": 1}
 
 
 def _ahead(size: Any, kernel: int, stride: int, dilation: int, padding: Any) -> tuple[Any, Any]:
-    """How much is added before and behind an axis."""
+    """The padding before and after an axis."""
     if padding != "same":
         return (0, 0) if padding == "valid" else padding
     extent = (kernel - 1) * dilation + 1
@@ -67,7 +67,7 @@ def _places(out: int, kernel: int, stride: int, dilation: int) -> Any:
 
 
 def _unfolded(x: Any, axis: int, out: Any, kernel: int, stride: int, dilation: int) -> Any:
-    """The windows along an axis: two axes take its place."""
+    """The windows along an axis, which becomes two axes."""
     if stride == kernel and dilation == 1:
         part = x[(*(slice(None),) * axis, slice(0, out * kernel))]
         return reshape(part, (*x.shape[:axis], out, kernel, *x.shape[axis + 1 :]))
@@ -115,7 +115,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 def unfold(
     x: Any, /, window: Any, strides: Any = 1, padding: Any = "valid", dilation: Any = 1
 ) -> Any:
-    """What a window sees at each of its positions: the patches of images (im2col).
+    """The patches of images: the contents of a window at each of its positions (im2col).
 
     ``x`` is (batch, *spatial, channels), the result (batch, *positions, *window, channels).
     ``window``, ``strides`` and ``dilation`` are integers or one for each spatial axis, ``padding``
@@ -158,7 +158,7 @@ def extract_patches(
 
     ``x`` is (batch, *spatial, channels); the result is (batch, *positions, values), rows of a patch
     one after another, channels last. ``size`` is that of the patches; ``strides`` defaults to it;
-    all else is as in ``unfold``. Raises ShapeError where shapes or attributes do not fit.
+    the rest is as in ``unfold``. Raises ShapeError where shapes or attributes do not fit.
 
     >>> ef.extract_patches(ef.ones((1, 4, 6, 3)), 2).shape
     (1, 2, 3, 12)
@@ -169,7 +169,7 @@ def extract_patches(
 
 
 def _folded(p: Any, axis: int, size: Any, stride: int, dilation: int) -> Any:
-    """The patches along an axis and the next one added where they were, in ``size`` elements."""
+    """The patches along an axis and the next one, summed into ``size`` elements."""
     out, kernel = p.shape[axis : axis + 2]
     lead, rest = p.shape[:axis], p.shape[axis + 2 :]
     if stride == kernel and dilation == 1:
@@ -226,8 +226,8 @@ def fold(
     """Images with all patches added where ``unfold`` took them: its transpose (col2im).
 
     ``patches`` is (batch, *positions, *window, channels), ``size`` has the spatial sizes of the
-    images, the result is (batch, *size, channels); all else is as in ``unfold``. Raises ShapeError
-    where ``unfold`` of such images gives another shape.
+    images, the result is (batch, *size, channels); the rest is as in ``unfold``. Raises ShapeError
+    if ``unfold`` of such images has another shape.
 
     >>> ef.fold(ef.ones((1, 2, 2, 1)), 3).reshape((-1,))
     Tensor([1., 2., 1.], float32, cpu:0)

@@ -23,7 +23,7 @@ def _factors(x: Any, factor: Any) -> tuple[int, ...]:
 
 
 def _to_space(x: Any, factor: Any, last: bool) -> Any:
-    """Channels as blocks of pixels; ``last`` says that the new channels run fastest."""
+    """Channels as blocks of pixels; ``last`` means that the new channels are the fastest index."""
     factors = _factors(x, factor)
     rank, whole, channels = len(factors), math.prod(factors), x.shape[-1]
     if isinstance(channels, int) and channels % whole:

@@ -1,4 +1,4 @@
-"""Pooling beyond ``max_pool`` and ``avg_pool``: places of the largest, and norms."""
+"""Pooling beyond ``max_pool`` and ``avg_pool``: positions of maxima, and norms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eagerflow.primitives.windows import differ, per_axis, sizes_of, spatial_ran
 __all__ = ["lp_pool", "max_pool_with_indices", "max_unpool"]
 
 _EXACT = 1 << 24
-"""Whole numbers up to which float32 holds all."""
+"""Integers up to which float32 is exact."""
 _CASES: tuple[tuple[Any, dict[str, Any]], ...] = (
     ((2, 4, 4, 2), {"window": 2}),
     ((1, 5, 4, 1), {"window": 2, "ceil_mode": True}),
@@ -90,7 +90,7 @@ def max_pool_with_indices(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    """The largest element of each window, and where it is: ``(values, indices)``.
+    """The largest element of each window, and its index: ``(values, indices)``.
 
     The arguments are those of ``max_pool``. ``indices`` are int64 numbers of elements among all
     spatial ones of the same image and channel, row after row, as in PyTorch; of equal elements the
@@ -111,7 +111,7 @@ def _unpool_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, where in _CASES:
         values, indices = _indices_reference(distinct(rng, np.dtype("float64"), shape), **where)
-        if where.get("strides") is None:  # elsewhere windows may share their largest element
+        if where.get("strides") is None:  # otherwise windows may share their largest element
             args = make(rng, dtype, values.shape), indices
             found.append(Sample(args, {"size": shape[1:-1]}))
     found.append(Sample((make(rng, dtype, (1, 2, 1)), np.array([[[3], [1]]])), {"size": 4}))
@@ -139,11 +139,11 @@ def _unpool_reference(x: Any, indices: Any, size: Any) -> Any:
     dtypes=FLOATS,
 )
 def max_unpool(x: Any, indices: Any, /, size: Any) -> Any:
-    """Elements back at the places that ``max_pool_with_indices`` found, with zeros elsewhere.
+    """Elements scattered to the indices from ``max_pool_with_indices``, with zeros elsewhere.
 
     ``x`` is (batch, *spatial, channels), ``indices`` of the same shape, ``size`` has the spatial
-    sizes of the result. Of several elements for one place the last stays. Raises ShapeError for
-    shapes that do not fit, IndexRangeError for places that are not there.
+    sizes of the result. Of several elements with one index the last stays. Raises ShapeError for
+    mismatched shapes, IndexRangeError for indices out of range.
 
     >>> ef.max_unpool(ef.tensor([[[5.0], [4.0]]]), ef.tensor([[[1], [3]]]), 4).reshape((-1,))
     Tensor([0., 5., 0., 4.], float32, cpu:0)
@@ -215,9 +215,9 @@ def lp_pool(
 ) -> Any:
     """The p-norm of each window of channels-last images, signals or volumes.
 
-    ``norm_type`` is p, above 0; all else is as in ``max_pool``. In a window that reaches over the
-    end of the image, the mean of what is there stands for the rest, as in PyTorch. Raises
-    ShapeError where shapes or attributes do not fit.
+    ``norm_type`` is p, above 0; the rest is as in ``max_pool``. In a window that exceeds the image,
+    the rest is replaced by the mean of its elements, as in PyTorch. Raises ShapeError where shapes
+    or attributes do not fit.
 
     >>> ef.lp_pool(ef.tensor([3.0, 4.0, 0.0, 1.0]).reshape((1, 4, 1)), 2, 2).reshape((-1,))
     Tensor([5., 1.], float32, cpu:0)

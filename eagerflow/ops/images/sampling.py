@@ -1,7 +1,7 @@
-"""Sampling: values between the points of a grid, and beside it.
+"""Sampling: values between the points of a grid, and outside of it.
 
-Along each axis a place is made of a few points of the grid, its taps, each with a weight. All taps
-of all places are fetched at once, so that their gradient is one scatter.
+Along each axis, a position is interpolated from a few points of the grid, its taps, each with a
+weight. All taps of all positions are gathered at once, so that their gradient is one scatter.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 __all__ = ["MODES", "check_places", "places_dtype", "sampled"]
 
 MODES = ("constant", "grid-constant", "nearest", "mirror", "reflect", "wrap", "grid-wrap")
-"""What stands beside a grid, in the words of SciPy."""
+"""The extension of a grid, in SciPy's terms."""
 
 
 class Taps(NamedTuple):
-    """Of places along one axis: the taps, which come first, their weights, and those outside."""
+    """For positions along one axis: the taps (first axis), their weights, and outside ones."""
 
     points: Any
     weights: Any
@@ -44,7 +44,7 @@ class Taps(NamedTuple):
 
 
 def check_places(sizes: Any, argument: str = "x") -> None:
-    """Refuse axes without points, between which nothing lies."""
+    """Refuse axes without points, which cannot be interpolated."""
     if any(isinstance(n, int) and n < 1 for n in sizes):
         raise ShapeError(
             f"the sizes {tuple(sizes)} leave no points", argument=argument, expected="at least 1"
@@ -52,12 +52,12 @@ def check_places(sizes: Any, argument: str = "x") -> None:
 
 
 def places_dtype(x: Any, at: Any) -> Any:
-    """The dtype in which places are computed: at least float32, and that of x or of places."""
+    """The dtype of positions: at least float32, and that of x or of the positions."""
     own = at.dtype if at.dtype in FLOATS else x.dtype
     return promote(own, np.dtype("float32"))
 
 
-# Beside the grid ----------------------------------------------------------------------------------
+# Outside of the grid ------------------------------------------------------------------------------
 
 
 def _least(size: Any) -> Any:
@@ -71,7 +71,7 @@ def _mirrored(p: Any, n: Any) -> Any:
 
 
 def _reflected(p: Any, n: Any) -> Any:
-    """Points mirrored half a step before the first one and behind the last one."""
+    """Points reflected half a step before the first one and after the last one."""
     q = remainder(p, 2 * n)
     return minimum(q, (2 * n - 1) - q)
 
@@ -83,11 +83,11 @@ _FIXED: dict[str, Callable[[Any, Any], Any]] = {
     "wrap": _mirrored,
     "grid-wrap": remainder,
 }
-"""Which point stands where there is none; splines are mirrored beside places that lie inside."""
+"""The index for points outside of the grid; splines are mirrored near its ends."""
 
 
 def _wrapped(at: Any, n: Any) -> Any:
-    """Places with the last point on the first one, as SciPy has ``"wrap"``."""
+    """Positions with the last point identified with the first one, as in SciPy's ``"wrap"``."""
     if isinstance(n, int) and n == 1:
         return at * 0
     behind = remainder(at, n - 1)
@@ -129,11 +129,11 @@ WEIGHTS: dict[str, tuple[int, Callable[[Any], list[Any]]]] = {
     "cubic": (-1, keys(-0.75)),
     "spline": (-1, _spline),
 }
-"""The first tap, counted from the point before a place, and the weights of all."""
+"""The first tap, relative to the point before a position, and the weights of all."""
 
 
 def _taps(at: Any, n: Any, method: str, mode: str) -> Taps:
-    """The taps of places along an axis of n points."""
+    """The taps of positions along an axis of n points."""
     beside = None
     if mode == "constant":
         beside = logical_or(at < 0, at > n - 1)
@@ -154,12 +154,12 @@ def _taps(at: Any, n: Any, method: str, mode: str) -> Taps:
     if mode in _FIXED:
         points = _FIXED[mode](points, n)
     points = clip(points, 0, n - 1)
-    points = where(equal(points, points), points, 0)  # the weights of a place that is NaN are NaN
+    points = where(equal(points, points), points, 0)  # the weights of a NaN position are NaN
     return Taps(astype(points, "int64"), weights, beside)
 
 
 def _met(found: list[Any], join: Callable[[Any, Any], Any]) -> Any:
-    """What is there along each axis joined for all combinations of taps, which come first."""
+    """Per-axis parts combined for all combinations of taps, along the first axis."""
 
     def both(a: Any, b: Any) -> Any:
         met = join(a[:, None], b[None])
@@ -171,12 +171,12 @@ def _met(found: list[Any], join: Callable[[Any, Any], Any]) -> Any:
 def sampled(
     x: Any, places: Sequence[Any], method: str, mode: str, cval: float = 0.0, images: Any = None
 ) -> Any:
-    """Values of ``x`` (batch, *points, channels) at places: (rows, count, channels).
+    """Values of ``x`` (batch, *points, channels) at positions: (rows, count, channels).
 
     ``places`` has for each axis of points a tensor (rows, count), in steps between points;
-    ``images`` tells which image each row is about, if it is not the one of its number. What lies
-    outside is ``cval`` where the mode is a constant one. ``method`` is ``"nearest"``, of two points
-    that are as near the second one, ``"nearest-even"``, or one of ``WEIGHTS``.
+    ``images`` is the image of each row, by default that with its index. Outside positions are
+    ``cval`` for constant modes. ``method`` is ``"nearest"``, of two points that are as near the
+    second one, ``"nearest-even"``, or one of ``WEIGHTS``.
     """
     sizes, batch, channels = x.shape[1:-1], x.shape[0], x.shape[-1]
     check_places(sizes)

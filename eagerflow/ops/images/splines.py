@@ -22,7 +22,7 @@ _POLE = math.sqrt(3) - 2
 _REACH = 28
 """Elements after which the filter has decayed to the last bit of float64."""
 _MARGIN = 12
-"""Points that SciPy adds where the grid goes on with its edge or with a constant."""
+"""Points that SciPy adds if the grid is extended by its edge or a constant."""
 _ENDS = {"reflect": "symmetric", "grid-wrap": "wrap"}
 
 
@@ -40,9 +40,9 @@ def _filtered(x: Any, axis: int, mode: str) -> Any:
 def spline_coefficients(
     x: Any, places: Sequence[Any], mode: str, cval: float
 ) -> tuple[Any, list[Any]]:
-    """Coefficients for ``x`` (batch, *points, channels), and the places among them.
+    """Coefficients for ``x`` (batch, *points, channels), and the positions among them.
 
-    As in SciPy, the grid is mirrored where what stands beside it has no other form.
+    As in SciPy, the grid is mirrored unless its extension has another form.
     """
     rank = x.ndim - 2
     x, places = astype(x, promote(x.dtype, np.dtype("float32"))), list(places)

@@ -107,9 +107,9 @@ def affine_transform(
     ``x`` is (batch, rows, columns, channels), ``transform`` (batch, 8), or (8,) for all: with
     ``[a0, a1, a2, b0, b1, b2, c0, c1]`` the result at column x and row y is the image at column
     ``(a0 x + a1 y + a2) / k`` and row ``(b0 x + b1 y + b2) / k``, where ``k = c0 x + c1 y + 1``, as
-    TensorFlow has it. ``order`` is 0 (nearest) or 1 (linear); ``mode`` and ``cval`` say what stands
-    beside the image, as in ``map_coordinates``; ``size`` are other numbers of rows and columns.
-    Raises ShapeError for shapes that do not fit, ArgumentError for other choices.
+    TensorFlow has it. ``order`` is 0 (nearest) or 1 (linear); ``mode`` and ``cval`` extend the
+    image, as in ``map_coordinates``; ``size`` are other numbers of rows and columns. Raises
+    ShapeError for shapes that do not fit, ArgumentError for other choices.
 
     >>> x = ef.tensor([1.0, 2.0, 3.0]).reshape((1, 1, 3, 1))
     >>> ef.affine_transform(x, [1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0]).reshape((-1,))
@@ -179,7 +179,7 @@ _POINTS_ERRORS = [
     dtypes=FLOATS,
 )
 def homography(start_points: Any, end_points: Any, /) -> Any:
-    """The eight numbers for ``affine_transform`` that bring four points to four others.
+    """The eight numbers for ``affine_transform`` that map four points to four others.
 
     ``start_points`` and ``end_points`` are (..., 4, 2), each point (column, row); the result is
     (..., 8). Raises ShapeError for other shapes, and EagerflowError where three of the points lie
@@ -246,7 +246,7 @@ def perspective_transform(
     mode: str = "grid-constant",
     cval: float = 0.0,
 ) -> Any:
-    """Images in perspective: what is at four points comes to four others.
+    """Perspective transform of images: four points are mapped to four others.
 
     ``x`` is (batch, rows, columns, channels); ``start_points`` and ``end_points`` are (batch, 4,
     2), or (4, 2) for all, each point (column, row). ``order``, ``mode`` and ``cval`` are as in
@@ -322,10 +322,9 @@ def crop_and_resize(
 
     ``x`` is (batch, rows, columns, channels). ``boxes`` (count, 4) has the first row and column and
     the last row and column of each part, from 0 (the first pixel) to 1 (the last one);
-    ``box_indices`` (count,) says of which image. The result is (count, *size, channels). ``order``
-    is 0 (nearest) or 1 (linear), ``cval`` what stands outside of the images. Raises ShapeError for
-    shapes that do not fit, ArgumentError for another order, IndexRangeError for images that are not
-    there.
+    ``box_indices`` (count,) are the images. The result is (count, *size, channels). ``order`` is 0
+    (nearest) or 1 (linear), ``cval`` the value outside of the images. Raises ShapeError for shapes
+    that do not fit, ArgumentError for another order, IndexRangeError for images out of range.
 
     >>> x = ef.tensor([1.0, 2.0, 3.0]).reshape((1, 1, 3, 1))
     >>> ef.crop_and_resize(x, [[0.0, 0.0, 0.0, 0.5]], [0], (1, 3)).reshape((-1,))

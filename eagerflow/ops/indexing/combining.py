@@ -1,4 +1,4 @@
-"""Values joined at places that repeat, with what stands there or without; bags of embeddings."""
+"""Values combined at repeated indices, with or without the old value; bags of embeddings."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _for_sums(x: Any) -> Any:
 
 
 def _counts(x: Any) -> str:
-    """A dtype in which numbers of values are exact, and that meets ``x`` as one of its own kind."""
+    """A dtype with exact counts of values that promotes with ``x`` like its own kind."""
     if not is_floating(x.dtype):
         return "int64"
     return "float32" if x.dtype.itemsize < 4 else x.dtype.name
@@ -109,7 +109,7 @@ _WRITING = {
 
 
 def reduced_at(x: Any, values: Any, index: Any, reduce: str, include_self: bool) -> Any:
-    """A copy of ``x`` in which values are joined at an index, with what was there or without it."""
+    """A copy of ``x`` with values combined at an index, with or without the old ones."""
     if reduce not in _WRITING:
         raise ArgumentError(
             f"{reduce!r} is not a reduction",
@@ -154,7 +154,7 @@ def _scatter_reference(
     x: Any, indices: Any, updates: Any, axis: int, reduce: str, include_self: bool
 ) -> Any:
     at = axis % x.ndim
-    if indices.ndim < x.ndim:  # one place for each row
+    if indices.ndim < x.ndim:  # one index for each row
         rows = (len(indices), *(1,) * (x.ndim - 1 - at))
         indices = np.broadcast_to(indices.reshape(rows), updates.shape)
     found: dict[Any, list[float]] = {place: [] for place in np.ndindex(x.shape)}
@@ -187,7 +187,7 @@ def _within(size: Any, limit: Any) -> bool:
 
 
 def _scattered_parts(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Samples of places that are fewer than the rows of ``x``, or than the updates."""
+    """Samples with fewer indices than rows of ``x``, or than updates."""
     x, updates = distinct(rng, dtype, (3, 4)), distinct(rng, dtype, (5, 3))
     cases = (((2, 2), "sum"), ((5, 3), "mean"), ((1, 3), "amax"))
     return [
@@ -218,14 +218,14 @@ def scatter_reduce(
     reduce: str = "sum",
     include_self: bool = True,
 ) -> Any:
-    """A copy of a tensor in which each update is joined with its place along an axis.
+    """A copy of a tensor in which each update is combined with an element along an axis.
 
-    ``x`` and ``updates`` are real tensors, ``indices`` integers: places along ``axis``, one for
-    each update. Where there are fewer of them along an axis than in ``x`` or ``updates``, these
-    count from their beginning. ``reduce`` is ``"sum"``, ``"mean"``, ``"prod"``, ``"amax"`` or
-    ``"amin"``; without ``include_self`` what was at a place does not count where there is an
-    update. Means of integers are rounded down. Raises ShapeError where the shapes do not fit,
-    IndexRangeError for places that do not exist, ArgumentError for another reduction.
+    ``x`` and ``updates`` are real tensors, ``indices`` integers: positions along ``axis``, one for
+    each update. If there are fewer of them along an axis than in ``x`` or ``updates``, only their
+    first elements are used. ``reduce`` is ``"sum"``, ``"mean"``, ``"prod"``, ``"amax"`` or
+    ``"amin"``; without ``include_self`` the old value is ignored where there is an update. Means of
+    integers are rounded down. Raises ShapeError where the shapes do not fit, IndexRangeError for
+    indices out of range, ArgumentError for another reduction.
 
     >>> x, updates = ef.tensor([1.0, 1.0, 1.0]), ef.tensor([2.0, 4.0, 6.0])
     >>> ef.scatter_reduce(x, [0, 0, 2], updates, reduce="mean", include_self=False)
@@ -273,9 +273,9 @@ def index_reduce(
     reduce: str = "sum",
     include_self: bool = True,
 ) -> Any:
-    """A copy of a tensor in which each slice of updates is joined with a slice along an axis.
+    """A copy of a tensor in which each slice of updates is combined with a slice along an axis.
 
-    ``indices`` is a tensor of integers with one axis: the places of the slices of ``updates``
+    ``indices`` is a tensor of integers with one axis: the positions of the slices of ``updates``
     along ``axis``. Other arguments and errors are those of ``scatter_reduce``.
 
     >>> ef.index_reduce(ef.ones((3,)), [0, 0], ef.tensor([2.0, 4.0]), reduce="prod")
@@ -354,15 +354,14 @@ def embedding_bag(
     mode: str = "mean",
     padding_id: int | None = None,
 ) -> Any:
-    """Sums, means or largest elements of the rows of a table that bags of numbers stand for.
+    """Sums, means or maxima of the rows of a table selected by bags of indices.
 
     ``table`` is a tensor of rows, shape (rows, width). ``ids`` holds integers: with two axes each
     row is a bag; with one axis a bag begins at each of ``offsets``, the first of which is 0, and
     ends where the next begins. ``weights``, in the shape of ``ids``, multiply rows before sums.
-    ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``; rows of ``padding_id`` do not count, and a bag
-    that is empty gives zeros. The result has shape (bags, width). Raises ShapeError where the
-    shapes do not fit, ArgumentError for another mode or weights of it, IndexRangeError for
-    numbers without a row.
+    ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``; rows of ``padding_id`` are ignored, and an empty
+    bag gives zeros. The result has shape (bags, width). Raises ShapeError where the shapes do not
+    fit, ArgumentError for another mode or weights of it, IndexRangeError for numbers without a row.
 
     >>> table = ef.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     >>> ef.embedding_bag(table, [0, 2, 1], offsets=[0, 2])
@@ -380,7 +379,7 @@ def embedding_bag(
     rows = gather(table, numbers, axis=0)
     if weights is not None:
         rows = multiply(rows, expand_dims(reshape(weights, (-1,)), axis=-1))
-    if padding_id is not None:  # into a bag of its own, which is not seen
+    if padding_id is not None:  # into a separate bag, which is dropped
         bag_of = where(not_equal(numbers, padding_id), bag_of, count)
     if mode == "max":
         found = segment_max(rows, bag_of, count + 1)
@@ -392,7 +391,7 @@ def embedding_bag(
 
 
 def _bags_of(ids: Any, offsets: Any) -> tuple[Any, Any]:
-    """The number of the bag of each integer, and how many bags there are."""
+    """The bag of each integer, and the number of bags."""
     device = str(ids.device)
     if ids.ndim == 2 and offsets is None:
         count, length = ids.shape

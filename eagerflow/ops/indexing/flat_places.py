@@ -1,4 +1,4 @@
-"""Places in flattened tensors, and elements chosen by conditions."""
+"""Indices into flattened tensors, and elements selected by conditions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _INDEX = Missing("the result is an index, which does not change smoothly")
 
 
 def _within(places: Any, size: Any) -> Any:
-    """Indices from 0 on; negative ones are counted from the end, others are refused."""
-    # So many elements of one number take the memory of one.
+    """Indices with negative ones counted from the end; others out of range are refused."""
+    # A broadcast array of many elements has the memory of one.
     none = broadcast_to(zeros((1,), "int64", str(places.device)), (size,))
     return add(take(none, places, axis=0), remainder(places, size))
 
@@ -96,10 +96,10 @@ def _divided(index: int, shape: Any) -> list[int]:
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise") -> Any:
     """Indices into a flattened tensor, of indices along each axis.
 
-    ``multi_index`` is a tuple of tensors of integers, one for each axis, ``dims`` the shape. What
-    is out of range is refused with ``mode="raise"``, where negative ones are counted from the end,
-    counted around with ``"wrap"``, and limited with ``"clip"``; ``mode`` may tell so for each axis.
-    The result is int64. Raises IndexRangeError and ShapeError.
+    ``multi_index`` is a tuple of tensors of integers, one for each axis, ``dims`` the shape.
+    Indices out of range are refused with ``mode="raise"``, where negative ones are counted from the
+    end, wrapped around with ``"wrap"``, and clipped with ``"clip"``; ``mode`` may be one for each
+    axis. The result is int64. Raises IndexRangeError and ShapeError.
 
     >>> ef.ravel_multi_index((ef.tensor([0, 1]), ef.tensor([1, 2])), (2, 3))
     Tensor([1, 5], int64, cpu:0)
@@ -187,10 +187,10 @@ def extract(condition: Any, x: Any) -> Any:
 
 @plain
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """Of several tensors, the elements of the first one whose condition is true.
+    """The elements of the first of several tensors whose condition is true.
 
     ``condlist`` is a list of tensors of truth values, ``choicelist`` one of as many tensors or
-    numbers, ``default`` what is taken where no condition is true; all shapes broadcast. Raises
+    numbers, ``default`` the value where no condition is true; all shapes broadcast. Raises
     ArgumentError for lists of different lengths.
 
     >>> x = ef.arange(5)

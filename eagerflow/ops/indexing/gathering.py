@@ -47,7 +47,7 @@ def _taken_spec(x: TensorSpec, indices: TensorSpec, axis: Any = None) -> TensorS
 
 
 def _take_index(axis: Any, rank: int) -> tuple[Any, ...]:
-    """The index of which ``take`` is the value."""
+    """The index equivalent to ``take``."""
     return (*(ALL,) * normalize_axis(axis, rank), "array")
 
 
@@ -70,7 +70,7 @@ def _batched_take(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 def _take_split(x: TensorSpec, indices: TensorSpec, axis: Any = None) -> list[Split]:
-    """Along every axis of the places, and along those axes of ``x`` from which nothing is taken."""
+    """Along every axis of the indices, and along the axes of ``x`` that are not indexed."""
     at = 0 if axis is None else normalize_axis(axis, x.ndim)
     found = [Split((None, i), at + i) for i in range(indices.ndim)]
     if axis is not None:
@@ -130,11 +130,11 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     method=True,
 )
 def take(xp: Namespace, x: Array, indices: Array, /, axis: Axis = None) -> Array:
-    """The elements, or slices, of a tensor at given places along an axis.
+    """The elements, or slices, of a tensor at given positions along an axis.
 
-    ``indices`` is an integer or a tensor of integers of any shape, which takes the place of
-    ``axis`` in the result; negative ones count from the end. Without ``axis`` the tensor is
-    flattened. Raises IndexRangeError for indices that the axis does not have.
+    ``indices`` is an integer or a tensor of integers of any shape, which replaces ``axis`` in the
+    result; negative ones count from the end. Without ``axis`` the tensor is flattened. Raises
+    IndexRangeError for indices that the axis does not have.
 
     >>> ef.take(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), [1, 0, 1], axis=0)
     Tensor([[3., 4.],
@@ -157,7 +157,7 @@ def take(xp: Namespace, x: Array, indices: Array, /, axis: Axis = None) -> Array
 
 
 def _along_axis(xp: Namespace, indices: Any, shape: Any, axis: int) -> tuple[Any, ...]:
-    """The index of which ``take_along_axis`` is the value, for a tensor of a shape."""
+    """The index equivalent to ``take_along_axis``, for a tensor of a shape."""
     places = []
     for i, size in enumerate(shape):
         if i == axis:
@@ -204,7 +204,7 @@ def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
 
 
 def _along_split(x: TensorSpec, indices: TensorSpec, axis: Any = -1) -> list[Split]:
-    """Along the places, and along every other axis; what is broadcast there stays whole."""
+    """Along the indices, and along every other axis; broadcast axes stay whole."""
     at = normalize_axis(axis, x.ndim)
     others = split_elementwise(x.like(_with(x, at)), indices.like(_with(indices, at)))
     return [Split((None, at), at), *(split for split in others if split.axis != at)]
@@ -266,7 +266,7 @@ def take_along_axis(xp: Namespace, x: Array, indices: Array, /, axis: int = -1) 
     """One element for each index, along an axis, with all other axes in step.
 
     ``indices`` is a tensor of integers with as many axes as ``x``; the other axes broadcast.
-    Negative indices count from the end. What ``argsort`` and ``argmax`` give fits here.
+    Negative indices count from the end. The results of ``argsort`` and ``argmax`` can be used.
     Raises IndexRangeError for indices that the axis does not have, ShapeError for shapes
     that do not fit.
 
@@ -446,7 +446,7 @@ def _gather_back(g: Any, y: Any, x: Any, indices: Any, axis: Any, batch_dims: in
 
 
 def _gather_parts(shape: Any, at: int, b: int) -> tuple[Any, Any, Any, Any]:
-    """Elements in the batch axes, between these and the axis, in the axis, and behind it."""
+    """Elements in the batch axes, between these and the axis, in the axis, and after it."""
     return product(shape[:b]), product(shape[b:at]), shape[at], product(shape[at + 1 :])
 
 
@@ -523,12 +523,12 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def gather(
     xp: Namespace, x: Array, indices: Array, /, axis: Axis = None, batch_dims: int = 0
 ) -> Array:
-    """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.
+    """The slices of a tensor at given positions along an axis, like ``tf.gather``.
 
-    ``indices`` is a tensor of integers from 0, of any shape, which takes the place of
-    ``axis`` in the result. The first ``batch_dims`` axes are common to ``x`` and ``indices``;
-    ``axis`` defaults to the first axis behind them. Raises IndexRangeError for indices that
-    are negative or too large, ShapeError for shapes that do not fit.
+    ``indices`` is a tensor of integers from 0, of any shape, which replaces ``axis`` in the result.
+    The first ``batch_dims`` axes are common to ``x`` and ``indices``; ``axis`` defaults to the
+    first axis after them. Raises IndexRangeError for indices that are negative or too large,
+    ShapeError for shapes that do not fit.
 
     >>> x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> ef.gather(x, [[1], [0]], batch_dims=1)

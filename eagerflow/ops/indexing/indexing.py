@@ -41,7 +41,7 @@ INDICES = BOOL | INTEGERS
 
 
 def _cost(x: Any, *rest: Any, index: Any, **attributes: Any) -> Cost:
-    """Slices are views; arrays move what they select."""
+    """Slices are views; index arrays copy."""
     moved = [s.size for s in rest if isinstance(s, TensorSpec)]
     sizes = [n for n in moved if isinstance(n, int)]
     return Cost(0, sum(sizes) * (8 + x.dtype.itemsize) if sizes else 0)
@@ -62,9 +62,9 @@ def along_batch(
 ) -> tuple[Any, list[Any], list[int]]:
     """An index for a batch: its recorded form, its arrays, and how to order the result's axes.
 
-    ``shape`` is that of one example; ``joined`` says whether the tensor that is indexed has
-    the batch as its first axis. The order brings the batch axis of the result to the front
-    and the others to where they are in one example's.
+    ``shape`` is that of one example; ``joined`` is whether the indexed tensor has the batch as its
+    first axis. The order moves the batch axis of the result to the front and others to their
+    positions in one example's result.
     """
     if not any(flags):
         plan = layout(index, shape, [a.shape for a in arrays])
@@ -92,7 +92,7 @@ def along_batch(
 
 
 def _in_place(items: list[Any], at: int) -> bool:
-    """Whether the axes of index arrays stay behind a slice that is put in front of the index."""
+    """Whether the axes of index arrays stay after a slice that is prepended to the index."""
     between = (None, Ellipsis)
     spots = [
         i for i, item in enumerate(items) if item.__class__ is not slice and item not in between
@@ -113,7 +113,7 @@ def _positions(mask: tuple[Any, bool]) -> list[tuple[Any, bool]]:
 
 
 def ordered(x: Any, order: list[int]) -> Any:
-    """The axes in another order, where it is another."""
+    """The axes in another order, unless it is the identity."""
     return x if order == sorted(order) else permute_dims(x, tuple(order))
 
 
@@ -157,7 +157,7 @@ def _batched_getitem(args: Any, batched: Any, size: Any, index: Any) -> Any:
 def index_samples(rng: np.random.Generator) -> list[tuple[tuple[int, ...], tuple[Any, ...], Any]]:
     """Shapes of tensors with indices for them: (shape, index arrays, recorded index).
 
-    There are no masks among them: what these select has no shape that is known beforehand.
+    There are no masks among them: the shape of their selection is not known in advance.
     """
     return [
         ((4,), (), 1),
@@ -223,7 +223,7 @@ def _getitem_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
-    """What an index selects, position by position."""
+    """The selection of an index, position by position."""
     index = filled(index, arrays)
     positions = np.arange(array.size).reshape(array.shape)[index]
     flat = array.ravel().tolist()
@@ -251,10 +251,10 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
 def getitem(xp: Namespace, x: Array, /, *indices: Array, index: Index) -> Array:
     """The part of a tensor that an index selects: ``x[index]``.
 
-    ``index`` is what Python puts between the brackets: integers, slices, ``None``, ``...``,
-    and tensors, arrays or lists of integers or bools, with NumPy's meaning. In the recorded
-    form the arrays follow ``x`` and the strings ``"array"`` and ``"mask"`` hold their places.
-    Raises IndexRangeError for what is out of range, DTypeError for what is no index.
+    ``index`` is the expression between Python's brackets: integers, slices, ``None``, ``...``, and
+    tensors, arrays or lists of integers or bools, with NumPy's meaning. In the recorded form the
+    arrays follow ``x`` and the strings ``"array"`` and ``"mask"`` hold their places. Raises
+    IndexRangeError for indices out of range, DTypeError for invalid indices.
 
     >>> x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> x[-1], x[:, [1, 1, 0]].shape, x[x > 2.5]
@@ -307,7 +307,7 @@ def _quick_getitem(self: Any, index: Any, /) -> Any:
                     record(append, _GETITEM, (self,), {"index": form}, y)
             return y
     except raised_here(Exception):
-        # the long way succeeds, or explains, with nothing about this one
+        # the general path succeeds, or raises its own error without this one as context
         pass
     return getitem(self, index)
 
@@ -327,7 +327,7 @@ def _scatter_spec(updates: TensorSpec, *indices: TensorSpec, shape: Any, index: 
 
 
 def check_fits(value: Any, selected: Any, argument: str) -> None:
-    """ShapeError if a value does not broadcast to what an index selects (leading 1s may go)."""
+    """ShapeError if a value does not broadcast to the selection of an index (except leading 1s)."""
     shape = tuple(value)
     while len(shape) > len(selected) and shape[0] == 1:
         shape = shape[1:]
@@ -387,7 +387,7 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def _scatter_into(updates: Any, *indices: Any, shape: Any, index: Any) -> Into | None:
-    """What writes updates to one part of zeros; None where arrays select it."""
+    """The kernel that writes updates to one part of zeros; None if arrays select it."""
     if indices:
         return None
     items = index if type(index) is tuple else (index,)
@@ -431,9 +431,9 @@ def index_scatter(
 ) -> Array:
     """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.
 
-    ``updates`` broadcasts to the part that ``index`` selects of a tensor of shape ``shape``;
-    where positions repeat, their updates are summed. Raises IndexRangeError for what is out
-    of range, ShapeError for updates that do not fit.
+    ``updates`` broadcasts to the part that ``index`` selects of a tensor of shape ``shape``; where
+    positions repeat, their updates are summed. Raises IndexRangeError for indices out of range,
+    ShapeError for mismatched updates.
 
     >>> ef.index_scatter(ef.tensor([1.0, 2.0, 4.0]), shape=(3,), index=[0, 2, 2])
     Tensor([1., 0., 6.], float32, cpu:0)

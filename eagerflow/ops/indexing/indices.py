@@ -1,4 +1,4 @@
-"""What an index selects: its recorded form, the shape of the result, and its errors.
+"""Indices: their recorded form, the shape of the result, and errors.
 
 The recorded form of an index is an attribute: an int, slice, None or Ellipsis, or a tuple of
 these, in which ``"array"`` stands for an array of integers and ``"mask"`` for one of bools.
@@ -54,7 +54,7 @@ MARKERS = frozenset({"array", "mask"})
 def recorded(index: Any, given: Sequence[Any], op: str, device: Any) -> tuple[Any, list[Any]]:
     """The recorded form of ``index``, and its arrays as Tensors on ``device``.
 
-    ``given`` holds the arrays for which there are markers in ``index`` already.
+    ``given`` are the arrays of existing markers in ``index``.
     """
     single = type(index) is not tuple
     items: list[Any] = []
@@ -114,7 +114,7 @@ def _plain_slice(item: slice, op: str) -> slice:
 def index_array(item: Any, op: str, argument: str, device: Any = None) -> Tensor:
     """``item`` as a Tensor of integers or bools; an empty list counts as integers."""
     try:
-        # A recorder keeps what it sees, so it must not share memory that the user may change.
+        # A recorder keeps its operands, so it must not share memory that the user may change.
         array = as_tensor(
             item,
             None,
@@ -140,12 +140,12 @@ def index_array(item: Any, op: str, argument: str, device: Any = None) -> Tensor
 
 
 def place_of(x: Any) -> Any:
-    """The device of a Tensor or Variable; None for all else."""
+    """The device of a Tensor or Variable; None for other objects."""
     return x.device if isinstance(x, Operators) and type(x) is not Number else None
 
 
 def refuse_none(op: str, **arguments: Any) -> None:
-    """DTypeError where a data argument is None, which stands for nothing here."""
+    """DTypeError if a data argument is None, which is invalid here."""
     for name, value in arguments.items():
         if value is None:
             raise DTypeError(
@@ -158,9 +158,9 @@ def refuse_none(op: str, **arguments: Any) -> None:
 
 
 def indexing_op(*, integers: str = "", **facts: Any) -> Any:
-    """An op that is linear in its data, whose arguments keep their dtypes, at places that exist.
+    """An op that is linear in its data, without dtype promotion, at valid indices.
 
-    ``integers`` names the argument that holds the places, which a tape keeps.
+    ``integers`` names the argument with the indices, which a tape keeps.
     """
 
     def decorate(kernel: Any) -> Any:
@@ -175,7 +175,7 @@ def indexing_op(*, integers: str = "", **facts: Any) -> Any:
 
 
 def integer_argument(op: str, position: int, name: str) -> Any:
-    """An ``arrange`` fact that makes a Tensor of integers of one data argument.
+    """An ``arrange`` fact that converts one data argument to a Tensor of integers.
 
     Lists and Python integers are taken as they are, not as numbers of the first tensor's dtype.
     """
@@ -202,7 +202,7 @@ def integer_argument(op: str, position: int, name: str) -> Any:
 
 
 def filled(index: Any, arrays: Sequence[Any]) -> Any:
-    """The index with its arrays (of a backend) in their places."""
+    """The index with its arrays (of a backend) in place of markers."""
     if not arrays:
         return index
     rest = iter(arrays)
@@ -237,7 +237,7 @@ def unmasked(
 
 
 def signed(array: Any) -> Any:
-    """uint64 as int64: NumPy would let large values become negative ones."""
+    """uint64 as int64: NumPy would turn large values into negative ones."""
     if array.dtype.kind != "u" or array.dtype.itemsize < 8:
         return array
     largest = int(array.max()) if array.size else 0
@@ -249,7 +249,7 @@ def signed(array: Any) -> Any:
 def expanded(index: Any, rank: int, array_ranks: Sequence[int]) -> list[Any]:
     """The items of an index with one for each axis: slices follow ``...`` and fill up the end.
 
-    The dots stay, standing for nothing: to NumPy they separate index arrays all the same.
+    The ellipsis stays, for zero axes: it still separates index arrays in NumPy.
     """
     items = list(index) if type(index) is tuple else [index]
     ranks = iter(array_ranks)
@@ -281,8 +281,8 @@ def expanded(index: Any, rank: int, array_ranks: Sequence[int]) -> list[Any]:
 class Layout(NamedTuple):
     """The axes of a result: ``sizes`` of the sliced ones, ``meet`` of the index arrays.
 
-    The arrays' axes stand before ``sizes[at]``: where the first of them is if nothing lies
-    between them, else in front (NumPy's rule). ``meet`` is None where a mask decides.
+    The arrays' axes are before ``sizes[at]``: at the first of them if they are adjacent, otherwise
+    in front (NumPy's rule). ``meet`` is None if it depends on a mask.
     """
 
     sizes: tuple[Any, ...]
@@ -292,7 +292,7 @@ class Layout(NamedTuple):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Shape of the result; CaptureError where it depends on the values of a mask."""
+        """Shape of the result; CaptureError if it depends on the values of a mask."""
         if self.meet is None:
             raise CaptureError(
                 "the shape of the result depends on the values of a mask",
@@ -309,7 +309,7 @@ def layout(index: Any, shape: Sequence[Any], arrays: Sequence[Sequence[Any]]) ->
     indices.
     """
     items = expanded(index, len(shape), [len(s) for s in arrays])
-    # An array without axes counts as an integer, unless there are real arrays as well.
+    # A 0-d array counts as an integer, unless there are other arrays as well.
     real = any(len(s) for s in arrays) or any(
         item.__class__ is bool or item == "mask" for item in items if item.__class__ in (bool, str)
     )
@@ -370,7 +370,7 @@ def _check_mask(mask: tuple[Any, ...], shape: Sequence[Any], axis: int) -> int:
 
 
 def slice_length(item: slice, size: DimLike) -> DimLike:
-    """How many elements a slice selects from an axis; CaptureError where that is not known."""
+    """The number of elements that a slice selects from an axis; CaptureError if unknown."""
     if item.step is not None and item.step == 0:
         raise ShapeError("the step of a slice is 0", argument="index", expected="another step")
     bounds = (item.start, item.stop, item.step)
@@ -398,7 +398,7 @@ _undecided: Any = object()
 
 
 def _least(size: Any) -> int | None:
-    """The least value that a size can have, as names stand for at least one."""
+    """The least value of a size: named dimensions are at least one."""
     if isinstance(size, int):
         return size
     total = 0
@@ -415,7 +415,7 @@ def _known_not_negative(size: Any) -> bool:
 
 
 def _position(bound: DimLike, size: DimLike) -> Any:
-    """Where a bound of a slice with a positive step lies, from 0 to ``size``."""
+    """The position of a bound of a slice with a positive step, from 0 to ``size``."""
     if isinstance(bound, int) and bound < 0:
         return size + bound if _known_not_negative(size + bound) else _undecided
     inside = _known_not_negative(bound) and _known_not_negative(size - bound)
@@ -453,7 +453,7 @@ def out_of_range(value: Any, axis: int, size: Any, low: Any = None) -> IndexRang
 
 
 def extremes(xp: Namespace, x: Any) -> tuple[int, int] | None:
-    """The least and the largest element; None where there is none, or where they are not known."""
+    """The least and the largest element; None if there is none, or if they are unknown."""
     if 0 in x.shape or (type(x) is Tensor and type(x._array) is not x._kind.array_type):
         return None
     return int(xp.min(x)), int(xp.max(x))
@@ -462,7 +462,7 @@ def extremes(xp: Namespace, x: Any) -> tuple[int, int] | None:
 def check_values(
     xp: Namespace, indices: Any, axis: int, size: int, low: int | None = None
 ) -> tuple[int, int] | None:
-    """IndexRangeError if an integer array holds what is no index of an axis; else its extremes.
+    """IndexRangeError if an integer array has an index out of range; otherwise its extremes.
 
     ``low`` is the least index allowed: 0, or None for ``-size``.
     """
@@ -476,7 +476,7 @@ def check_values(
 def located(
     xp: Namespace, error: IndexError, index: Any, shape: Sequence[int], arrays: Sequence[Any]
 ) -> IndexRangeError:
-    """What is behind NumPy's complaint about an index: the value, the axis and its length."""
+    """The index behind NumPy's error: the value, the axis and its length."""
     try:
         layout(index, shape, [a.shape for a in arrays])
         check_arrays(xp, index, shape, arrays)

@@ -1,4 +1,4 @@
-"""The rules of ONNX of what reads and writes at an index: Slice, Gather and Scatter."""
+"""The rules of ONNX for indexed reads and writes: Slice, Gather and Scatter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def select_rule(w: Any, x: Any, *arrays: Any, index: Any) -> Any:
         met = [size for size, item in zip(plan.sizes, basic, strict=True) if item is not None]
         own = [size for size, item in zip(sizes, _axes(items), strict=True) if _is_array(item)]
         x = _gathered(w, x, along, [axes[i] for i in along], own, met)
-    # Now the arrays' axes stand where the first array did, or in front of all.
+    # Now the arrays' axes are where the first array was, or in front of all.
     front = along[0] if len(along) == 1 else 0
     at = sum(item is not None for item in basic[: plan.at])
     x = _moved(w, x, front, at, plan.rank if along else 0, len(axes) - len(along))
@@ -42,9 +42,9 @@ def _is_array(item: Any) -> bool:
 
 
 def _one_for_each_axis(w: Any, x: Any, arrays: Any, index: Any) -> tuple[Any, list[Any], list[Any]]:
-    """The tensor, an integer, slice or array for each of its axes, and None for new ones; sizes.
+    """The tensor, an integer, slice or array for each of its axes, None for new ones, and sizes.
 
-    A truth value is an array of one place, or of none, along an axis of its own.
+    A bool is an array of one index, or of none, along a new axis.
     """
     rest, sizes = iter(arrays), iter(x.shape)
     items: list[Any] = []
@@ -106,9 +106,9 @@ def _bounds(item: Any, size: Any) -> tuple[Any, Any, int]:
 def _gathered(
     w: Any, x: Any, along: Sequence[int], arrays: Sequence[Any], own: Sequence[Any], met: Any
 ) -> Any:
-    """Elements at the places that arrays say, along some axes of ``own`` sizes.
+    """Elements at the positions given by arrays, along some axes of ``own`` sizes.
 
-    The axes of several arrays come to the front; ``met`` are the sizes of the others.
+    The axes of several arrays come to the front; ``met`` are the remaining sizes.
     """
     if len(along) == 1:
         return w.Gather(x, w.index(arrays[0]), axis=along[0])
@@ -121,7 +121,7 @@ def _gathered(
 
 
 def _flat_places(w: Any, arrays: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    """The places of arrays, one for each of some axes, among all elements of these axes."""
+    """The flat indices of arrays, one for each of some axes, among all elements of these axes."""
     total = None
     for array, size in zip(arrays, sizes, strict=True):
         places, own = w.cast(array, "int64"), w.number(size)
@@ -144,9 +144,9 @@ def _moved(w: Any, x: Any, front: int, at: int, count: int, others: int) -> Any:
 
 
 def write_rule(reduction: str, w: Any, x: Any, value: Any, *arrays: Any, index: Any) -> Any:
-    """The operators of what writes values at an index, or adds them to what is there.
+    """The operators that write values at an index, or add them to the old ones.
 
-    Where arrays come first and whole axes follow, rows are written; else all elements in a row.
+    If arrays come first and whole axes follow, rows are written; otherwise flat elements.
     """
     x = w.computable(x)
     value = w.cast(value, x.dtype)
@@ -168,7 +168,7 @@ def write_rule(reduction: str, w: Any, x: Any, value: Any, *arrays: Any, index: 
 
 
 def _rows(w: Any, arrays: Sequence[Any], plan: Layout) -> Any:
-    """The places that index arrays say together, as rows of a last axis."""
+    """The combined positions of index arrays, as rows of a last axis."""
     meet = plan.meet
     found = []
     for array in arrays:
@@ -179,9 +179,9 @@ def _rows(w: Any, arrays: Sequence[Any], plan: Layout) -> Any:
 
 
 def _stretched(w: Any, value: Any, plan: Layout, places: Any) -> Any:
-    """Values in the shape of what an index selects; leading axes of size 1 may go.
+    """Values in the shape of an index's selection; leading axes of size 1 may be dropped.
 
-    A mask's shape follows from its values: it is then that of ``places``.
+    The shape for a mask depends on its values: it is then that of ``places``.
     """
     rank = len(plan.sizes) + plan.rank
     if value.ndim > rank:

@@ -1,7 +1,7 @@
-"""Adding and writing at positions that may repeat, by fast ways and by the standard's alone.
+"""Addition and assignment at possibly repeated positions, by fast paths and by the standard.
 
-NumPy and CuPy index with arrays and have ``ufunc.at``. For namespaces that offer no more than
-the Array API standard, an index becomes flat positions, and writing goes one by one.
+NumPy and CuPy index with arrays and have ``ufunc.at``. For namespaces with only the Array API
+standard, an index becomes flat positions, and writes are sequential.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MAX_DIRECT_UPDATES = 500
-"""Number of updates up to which finding their flat positions takes longer than it saves."""
+"""Number of updates up to which computing their flat positions does not pay."""
 
 
 def native(xp: Namespace) -> bool:
@@ -44,9 +44,9 @@ def native(xp: Namespace) -> bool:
 def add_at(xp: Namespace, out: Any, index: Any, updates: Any, ufunc: str = "add") -> Any:
     """``out`` with ``updates`` added at an index that may repeat positions; changes ``out``.
 
-    ``out`` is contiguous; ``ufunc`` names what is done in place of adding. Where there is much to
-    add, leading index arrays are turned into flat positions: adding at one flat array is up to
-    ten times faster than at other indices.
+    ``out`` is contiguous; ``ufunc`` names the operation in place of addition. For many updates,
+    leading index arrays are turned into flat positions: adding at one flat array is up to ten times
+    faster than at other indices.
     """
     combine = getattr(xp, ufunc)
     items = index if type(index) is tuple else (index,)
@@ -97,7 +97,7 @@ def summed_at(xp: Namespace, shape: Any, index: Any, updates: Any) -> Any:
 
 
 def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
-    """Flat positions of rows: one for each place of the arrays, and of a row as last axis."""
+    """Flat positions of rows: one for each element of the arrays, and of a row as last axis."""
     rows = xp.zeros((), dtype=xp.int64)
     for axis, item in enumerate(lead):
         rows = rows * shape[axis] + _from_start(xp, xp.asarray(item), axis, shape[axis])
@@ -106,7 +106,7 @@ def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
 
 
 def _from_start(xp: Namespace, ids: Any, axis: int, size: int) -> Any:
-    """Indices of an axis, of which negative ones are counted from the end; IndexRangeError."""
+    """Indices of an axis, with negative ones counted from the end; IndexRangeError."""
     ends = check_values(xp, ids, axis, size)
     if ends is None or ends[0] < 0:
         ids = xp.where(ids < 0, ids + size, ids)
@@ -122,9 +122,9 @@ def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> A
 def placing(
     xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any], row: int = 1, first: int = 0
 ) -> Callable[..., Any]:
-    """What gives the positions for index arrays that have these shapes; there is no mask.
+    """A function from index arrays of these shapes, without masks, to positions.
 
-    They are those of elements that lie ``row`` apart, of which the first one is at ``first``.
+    The positions are those of elements ``row`` apart, the first of which is at ``first``.
     """
     plan = layout(index, shape, arrays)
     rank = len(plan.sizes) + plan.rank
@@ -167,11 +167,11 @@ def _line(xp: Namespace, places: range) -> Any:
 
 
 def runs(index: Any, shape: Any, arrays: Sequence[Any]) -> Callable[..., tuple[Any, Any]]:
-    """What tells the runs of elements that ``x[index] = value`` writes over, of NumPy's arrays.
+    """A function that returns the runs of elements that ``x[index] = value`` overwrites, on NumPy.
 
-    It is a function of the value and of the index arrays, which have these shapes. It gives where
-    in flattened x the runs begin, and a row of values for each, in the order in which they are
-    written; both are contiguous. There is no mask.
+    It takes the value and the index arrays, which have these shapes, and returns the starts of the
+    runs in flattened x, and a row of values for each, in the order of writing; both are contiguous.
+    Masks are not supported.
     """
     items = expanded(index, len(shape), [*map(len, arrays)])
     axis, first = len(shape), 0

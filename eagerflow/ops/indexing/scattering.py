@@ -1,4 +1,4 @@
-"""Ops that sum elements into places, mark places, and find them."""
+"""Ops that scatter sums, one-hot encode, and find indices."""
 
 from __future__ import annotations
 
@@ -243,11 +243,11 @@ def _batched_one_hot(
 def one_hot(
     xp: Namespace, x: Array, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None
 ) -> Array:
-    """Class numbers as rows of zeros with a one at the place of the class.
+    """One-hot encoding: class numbers as rows of zeros with a one at the class.
 
-    ``x`` holds integers from 0 to ``num_classes - 1``; the new axis of size ``num_classes``
-    stands at ``axis`` of the result, whose ``dtype`` defaults to float32. Raises
-    IndexRangeError for numbers that are no class.
+    ``x`` holds integers from 0 to ``num_classes - 1``; the new axis of size ``num_classes`` is
+    ``axis`` of the result, whose ``dtype`` defaults to float32. Raises IndexRangeError for invalid
+    class numbers.
 
     >>> ef.one_hot([0, 2], 3)
     Tensor([[1., 0., 0.],

@@ -44,7 +44,7 @@ def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> 
 
 
 def _arrange(op: str) -> Any:
-    """Make a tensor of integers of the numbers, and count the segments that are not told."""
+    """Convert numbers to a tensor of integers, and count the segments if that is not given."""
     as_integers = integer_argument(op, 1, "segment_ids")
 
     def arrange(*args: Any, **named: Any) -> tuple[Any, Any]:
@@ -66,7 +66,7 @@ def _batched_segments(call: Any, args: Any, batched: Any, size: Any, num_segment
         return moveaxis(found, 1, 0)
     if not batched[0]:
         x = broadcast_to(x, (size, *x.shape))
-    # The segments of all examples in a row; what is none stays none.
+    # The segments of all examples in a row; invalid ones stay invalid.
     rank = ids.ndim
     ids = ids.astype("int64")
     first = reshape(arange(size, device=str(ids.device)), (size,) + (1,) * (rank - 1))
@@ -129,7 +129,7 @@ def _segment_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def identity_of(ufunc: str, dtype: DType) -> Any:
-    """What a function of two numbers gives back with any other of a dtype."""
+    """The neutral element of a function of two numbers of a dtype."""
     if ufunc in ("add", "multiply"):
         return int(ufunc == "multiply")
     if is_floating(dtype):
@@ -210,7 +210,7 @@ def segment_sum(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Si
 
 
 def _extreme_back(g: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, None]:
-    """The gradient goes to what the result equals; those that tie share it."""
+    """The gradient goes to the elements equal to the result; ties share it."""
     won = equal(x, gather(y, segment_ids, 0))  # in the dtype that both are rounded to
     return _shares(g, won, segment_ids, num_segments=num_segments), None
 
@@ -223,7 +223,7 @@ def _shares(g: Any, won: Any, segment_ids: Any, num_segments: Any) -> Any:
 
 
 def _extreme_forward(tangents: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -> Any:
-    """The mean of the tangents of what ties."""
+    """The mean of the tangents of tied elements."""
     won = equal(x, gather(y, segment_ids, 0))
     return _mean_of(tangents[0], won, segment_ids, num_segments=num_segments)
 
@@ -281,7 +281,7 @@ def segment_min(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Si
 
 
 def _others(x: Any, segment_ids: Any, num_segments: Any) -> Any:
-    """For each element the product of all others of its segment, also next to zeros."""
+    """For each element the product of all other elements of its segment, also with zeros."""
     zero = equal(x, 0)
     filled = where(zero, 1, x)
     rest = divide(gather(segment_prod(filled, segment_ids, num_segments), segment_ids, 0), filled)

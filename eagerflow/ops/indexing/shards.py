@@ -1,7 +1,7 @@
 """Rows of a table that is kept in shards: where in one of them they are.
 
-Each shard has a row more than it needs, at its end. What belongs to another shard goes there, so
-that the same number of rows is read and written whatever the indices are (``cluster/tables.py``).
+Each shard has an additional row at its end. Indices of other shards refer to it, so that the number
+of rows read and written does not depend on the indices (``cluster/tables.py``).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _expected(ids: Any, begin: int, end: int, rows: int, low: int | None = None)
 def shard_rows(
     xp: Namespace, ids: Array, /, *, begin: int, end: int, rows: int, low: int | None = None
 ) -> Array:
-    """Where rows of a table lie in the shard of its rows from ``begin`` to before ``end``.
+    """The indices of a table's rows in the shard of its rows from ``begin`` to before ``end``.
 
     ``ids`` is a tensor of integers, of rows of a table that has ``rows`` of them; negative ones
-    count from the end. Rows outside of the shard are ``end - begin``: the one behind its last.
-    Raises IndexRangeError for rows that the table does not have, and for those below ``low``, which
-    is 0 where negative ones are none.
+    count from the end. Rows outside of the shard become ``end - begin``: the additional row. Raises
+    IndexRangeError for rows that the table does not have, and for those below ``low``, which is 0
+    to refuse negative ones.
 
     >>> shard_rows(ef.tensor([0, 5, -1]), begin=4, end=7, rows=7)
     Tensor([3, 1, 2], int64, cpu:0)
@@ -69,8 +69,8 @@ def shard_rows(
     try:
         check_values(xp, ids, 0, rows, low)
     except IndexRangeError as error:
-        error.op = "take" if low is None else "gather"  # which the program has called
-        error.hint = "the table is in shards: shard_rows tells where its rows are"
+        error.op = "take" if low is None else "gather"  # called by the program
+        error.hint = "the table is in shards: shard_rows returns the positions of its rows"
         raise
     found = xp.astype(signed(ids), xp.int64)
     found = xp.where(found < 0, found + rows, found)

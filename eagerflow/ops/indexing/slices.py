@@ -1,7 +1,7 @@
-"""Gradients of tables of which few rows were looked up: these rows, and where they belong.
+"""Gradients of tables with few looked-up rows: these rows, and their indices.
 
-A look-up that is asked for such a gradient passes it to the tape by itself. Sums of them are joined
-by the tape with ``+``: slices and slices are more slices, and with a tensor all becomes a tensor.
+A look-up with such a gradient passes it to the tape itself. The tape sums them with ``+``: slices
+plus slices are slices, slices plus a tensor are a tensor.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class IndexedSlices:
     """Some slices of a tensor along its first axis; all others are 0.
 
     ``values`` has the shape ``(n, *dense_shape[1:])``, ``indices`` are n integers from 0 to below
-    ``dense_shape[0]``. Slices of equal indices add up. Tapes give them as gradients of Variables
-    where look-ups were asked for it (``ef.embedding_lookup``, ``ef.nn.Embedding``), and
-    optimizers take them. ``+`` joins two of them, or gives a Tensor with one; ``*`` and ``/`` take
-    a number. Raises DTypeError for indices that are no integers, ShapeError for shapes that do not
-    fit.
+    ``dense_shape[0]``. Slices with equal indices are summed. Tapes return them as gradients of
+    Variables for look-ups that request it (``ef.embedding_lookup``, ``ef.nn.Embedding``), and
+    optimizers accept them. ``+`` concatenates two of them, or gives a Tensor with a tensor; ``*``
+    and ``/`` take a number. Raises DTypeError for noninteger indices, ShapeError for
+    shapes that do not fit.
 
     >>> g = ef.IndexedSlices([[1.0, 2.0], [3.0, 4.0]], [2, 2], (3, 2))
     >>> g
@@ -56,7 +56,7 @@ class IndexedSlices:
 
     __slots__ = ("dense_shape", "indices", "values")
 
-    __array_ufunc__ = None  # NumPy's arrays leave the operators to this class
+    __array_ufunc__ = None  # NumPy's arrays defer operators to this class
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any) -> None:
         self.values: Tensor = as_tensor(values)
@@ -107,7 +107,7 @@ class IndexedSlices:
         )
 
     def with_values(self, values: Tensor) -> IndexedSlices:
-        """Other values at the same places."""
+        """Other values at the same indices."""
         return IndexedSlices(values, self.indices, self.dense_shape)
 
     def to_dense(self) -> Tensor:
@@ -137,7 +137,7 @@ class IndexedSlices:
         return IndexedSlices(sums, rows, self.dense_shape)
 
     def summed(self) -> IndexedSlices:
-        """As many slices, in ascending order; the first of equal indices has the sum, others 0.
+        """The same number of slices, sorted; the first of equal indices has the sum, others 0.
 
         >>> g = ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).summed()
         >>> g.indices.tolist(), g.values.tolist()
@@ -147,7 +147,7 @@ class IndexedSlices:
         return IndexedSlices(self._sums(searchsorted(line, self.indices)), line, self.dense_shape)
 
     def totals(self) -> Tensor:
-        """For each slice the sum of all that share its index: what the whole tensor has there.
+        """For each slice the sum of all with its index: the dense tensor's value there.
 
         >>> ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).totals()
         Tensor([5., 2., 5.], float32, cpu:0)
@@ -157,7 +157,7 @@ class IndexedSlices:
         return found
 
     def _sums(self, places: Tensor) -> Tensor:
-        """Slices added at these places among as many zeros."""
+        """Slices added at these indices among as many zeros."""
         found: Tensor = index_scatter(self.values, places, shape=self.values.shape, index=_ROWS)
         return found
 
@@ -197,7 +197,7 @@ tree.register(
 
 
 def _rebuilt(items: Any, shape: Any) -> IndexedSlices:
-    """Slices of what stands for values and indices, which may be no tensors."""
+    """Slices with placeholders for values and indices, possibly not tensors."""
     found = IndexedSlices.__new__(IndexedSlices)
     found.values, found.indices = items
     found.dense_shape = shape
@@ -208,10 +208,10 @@ def _rebuilt(items: Any, shape: Any) -> IndexedSlices:
 
 
 def looked_up(find: Callable[[Any, Any], Tensor], table: Any, ids: Any) -> Tensor:
-    """``find(table, ids)``, slices of a table along its first axis, whose gradient are slices.
+    """``find(table, ids)``, slices of a table along its first axis, with slices as gradient.
 
-    Only a Variable's is, as what is computed further gradients of has to be a tensor; and only on a
-    tape around which there are none but other tapes and a trace.
+    That is only the case for a Variable, as gradients of computed values have to be tensors; and
+    only on a tape within other tapes and a trace at most.
     """
     recorder = recorder_state()[1]
     while recorder is not None and recorder.derives is not None:

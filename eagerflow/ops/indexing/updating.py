@@ -76,7 +76,7 @@ def _arrange_write(op: str) -> Any:
 
 
 def as_value(value: Any, x: Any, op: str) -> Any:
-    """What an op is to write into ``x``, in its dtype; DTypeError where that cannot hold it."""
+    """The value that an op writes into ``x``, in its dtype; DTypeError if it does not fit."""
     if type(value) is Tensor and value._kind.dtype == x.dtype:
         return value
     kind = number_type(value)
@@ -145,7 +145,7 @@ _REDUCTIONS |= {"index_max": "max", "index_min": "min"}
 
 
 def _writing(name: str, combine: Any, **facts: Any) -> Any:
-    """An op that gives a copy of x in which the selected part is combined with a value."""
+    """An op that returns a copy of x in which the selected part is combined with a value."""
     own: dict[str, Any] = {
         "dtypes": (STANDARD, STANDARD, INDICES),
         "together": (),
@@ -189,7 +189,7 @@ def _write(xp: Namespace, x: Any, value: Any, indices: Any, index: Any, function
 
 
 def _part(x: TensorSpec, value: TensorSpec, *indices: TensorSpec, index: Any) -> Any:
-    """What tells the ``runs`` that are written; None for masks, whose number is not known."""
+    """A function that returns the written ``runs``; None for masks, whose number is unknown."""
     if type(index) is tuple and any(type(item) is str and item == "mask" for item in index):
         return None
 
@@ -216,7 +216,7 @@ def _set_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> 
 
 
 def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
-    """Tangents of x and value, zeros where there are none."""
+    """Tangents of x and value, zeros for missing ones."""
     return (
         zeros_like(x) if tangents[0] is None else tangents[0],
         zeros_like(value) if tangents[1] is None else tangents[1],
@@ -323,12 +323,12 @@ def index_multiply(
 
 
 def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
-    """The gradient goes to what the result equals; those that tie share it."""
+    """The gradient goes to the elements equal to the result; ties share it."""
     equal, where = ops["equal"].call, ops["where"].call
     stayed = equal(x, y).astype(g.dtype)
     won = equal(value, getitem(y, *indices, index=index)).astype(g.dtype)
     ties = index_add(stayed, won, *indices, index=index)
-    share = g / where(equal(ties, 0), 1, ties)  # nothing equals NaN
+    share = g / where(equal(ties, 0), 1, ties)  # NaN equals nothing
     part = getitem(share, *indices, index=index) * won
     return (share * stayed, unbroadcast(part, value.shape), *(None,) * len(indices))
 
@@ -374,7 +374,7 @@ def index_max(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: 
 
 
 class _Place:
-    """``x.at[index]``: a place in a tensor, for copies that differ there."""
+    """``x.at[index]``: a part of a tensor, for updated copies."""
 
     __slots__ = ("_index", "_x")
 
@@ -383,7 +383,7 @@ class _Place:
         self._index = index
 
     def get(self) -> Any:
-        """The values at the place: ``x[index]``."""
+        """The values of the part: ``x[index]``."""
         return getitem(self._x, self._index)
 
     def set(self, value: Any) -> Any:

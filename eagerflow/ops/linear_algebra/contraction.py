@@ -1,4 +1,4 @@
-"""Contractions: matrix products and what reduces to them.
+"""Contractions: matrix products and operations that reduce to them.
 
 A product with a matrix that all examples share is one product of two matrices, in the
 kernel and in the gradient; NumPy alone would call BLAS once for each example.
@@ -85,20 +85,20 @@ def _matmul_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
     return x1.like((*batch, *rows, *columns))
 
 
-# So many multiplications are worth waking other threads (measured: about 0.2 ms of them). Smaller
-# products are left to one thread, so that their bits do not depend on how many BLAS has.
+# From so many multiplications on, using other threads pays (about 0.2 ms). Smaller products use one
+# thread, so that their bits do not depend on BLAS's number of threads.
 MIN_SHARED_MULTIPLICATIONS = 2**23
-# From here on OpenBLAS shares the work among threads in a way that changes the bits:
+# From here on OpenBLAS divides the work among threads in a way that changes the bits:
 MIN_BLAS_MULTIPLICATIONS = 2**18
 MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_MULTIPLICATIONS = 256**3
-# So many are faster by generated kernels where BLAS has none for the processor,
+# So many are faster with generated kernels if BLAS has none for the processor,
 MIN_GENERATED_MULTIPLICATIONS = 2**21
-# and of types that BLAS does not know: int8, uint8, float16 and bfloat16 (beside float32 products).
+# and for types that BLAS lacks: int8, uint8, float16 and bfloat16 (besides float32 products).
 MIN_GENERATED_OF = {"b": 2**15, "B": 2**15, "e": 2**17, "E": 2**22}
 LEAST_GENERATED = min(MIN_GENERATED_OF.values())
-# Stacks are shared in this many parts, whatever the number of threads.
+# Stacks are divided into this many parts, for any number of threads.
 STACK_PARTS = 8
 
 
@@ -141,7 +141,7 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
 def _product_of(
     multiply: Any, work: int, a: Any, b: Any, vectors: bool = False, out: Any = None
 ) -> Any:
-    """A product of so many multiplications, with bits that depend on the shapes alone.
+    """A product of many multiplications, with bits that depend only on shapes.
 
     Where BLAS computes several, ``work`` is that of each.
     """
@@ -198,7 +198,7 @@ def product_into(a: Any, b: Any, out: Any = None) -> Any:
     if min(a.ndim, b.ndim) < 2:
         if max(a.ndim, b.ndim) < 3:
             _product_of(np.dot, max(a.size, b.size), a, b, a.ndim == b.ndim, out)
-            return out  # NumPy gives a scalar for two vectors
+            return out  # NumPy returns a scalar for two vectors
         out[...] = _matmul_numpy(np, a, b)
         return out
     if b.ndim > 2:
@@ -209,7 +209,7 @@ def product_into(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def _small_matmul(xp: Namespace, a: Any, b: Any, out: Any = None) -> Any:
-    """A product of float16 or bfloat16, whose sums are float32 and rounded once."""
+    """A product of float16 or bfloat16, with float32 sums that are rounded once."""
     if a.ndim + b.ndim > 2:
         rows, columns = np.atleast_2d(a), b if b.ndim > 1 else b[:, None]
         batch = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
@@ -234,7 +234,7 @@ def _kernels() -> Any:
 
 
 def _generated(a: Any, b: Any, work: int) -> bool:
-    """Whether generated kernels multiply better than NumPy, which refuses what differs."""
+    """Whether generated kernels are faster than NumPy, which raises for mismatches."""
     if a.dtype != b.dtype or a.shape[-1] != b.shape[-2]:
         return False
     kind = a.dtype.char
@@ -270,7 +270,7 @@ def _matmul_vjp1(g: Any, y: Any, a: Any, b: Any) -> Any:
         part = matmul(b, reshape(g, (*g.shape, 1)))
         return unbroadcast(reshape(part, part.shape[:-1]), a.shape)
     if a.ndim == 2 < b.ndim:
-        # One product over examples and columns at once: the sum over examples comes with it.
+        # One product over examples and columns, which includes the sum over examples.
         return matmul(_rows_first(g), transposed(_rows_first(b)))
     return unbroadcast(matmul(g, transposed(b)), a.shape)
 
@@ -634,10 +634,10 @@ def outer(x1: Any, x2: Any, /) -> Any:
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """Sum of products over axes of two tensors.
 
-    ``x1`` and ``x2`` are numeric tensors; ``axes`` is the number of last axes of ``x1`` that
-    are summed with as many first axes of ``x2``, or a pair of tuples that name the axes of
-    each. The result has the other axes of ``x1``, then those of ``x2``. Raises ShapeError
-    where the axes do not exist or differ in size.
+    ``x1`` and ``x2`` are numeric tensors; ``axes`` is the number of last axes of ``x1`` that are
+    summed with as many first axes of ``x2``, or a pair of tuples of axes of each. The result has
+    the other axes of ``x1``, then those of ``x2``. Raises ShapeError where the axes do not exist or
+    differ in size.
 
     >>> ef.tensordot(ef.ones((2, 3, 4)), ef.ones((4, 3)), axes=((2, 1), (0, 1)))
     Tensor([12., 12.], float32, cpu:0)

@@ -87,7 +87,7 @@ def with_positive_tops(xp: Namespace, x: Any) -> tuple[Any, Any]:
 
 
 def phase_rule(g: Any, v: Any, turning: Any) -> Any:
-    """``g`` less what the choice of the columns' phases takes from it.
+    """``g`` projected to be invariant under the choice of the columns' phases.
 
     If columns turn by small angles t, the target moves by -Im(turning) t; the angles keep the
     largest element of each column of ``v`` real.
@@ -102,10 +102,10 @@ def phase_rule(g: Any, v: Any, turning: Any) -> Any:
 
 
 def without_complement(g: Any, basis: Any, k: int) -> tuple[Any, Any]:
-    """The gradient of the first k columns of a basis, to which that of the others is added.
+    """The gradient of the first k columns of a basis, including that of the complement.
 
-    These span what the first ones leave; within, they are chosen freely and do not turn. That is
-    right for targets that do not depend on the choice, the only ones that have a gradient.
+    The complement's basis is arbitrary and treated as fixed. That is correct for targets that do
+    not depend on the choice, the only ones that have a gradient.
     """
     first, others = basis[..., :k], basis[..., k:]
     moved = matmul(others, matmul(adjoint(g[..., k:]), first))
@@ -276,11 +276,11 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
 def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
     """Orthonormal columns ``Q`` and an upper triangle ``R`` whose product is the matrix.
 
-    ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
-    named tuple ``(Q, R)`` has shapes (..., m, k) and (..., k, n); ``mode="complete"`` gives
-    (..., m, m) and (..., m, n). The gradient needs a matrix whose first k columns are
-    independent; of columns that complete the basis it is that of targets which do not depend on
-    their choice. Raises ShapeError for tensors with less than two axes or another mode.
+    ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the named
+    tuple ``(Q, R)`` has shapes (..., m, k) and (..., k, n); ``mode="complete"`` gives (..., m, m)
+    and (..., m, n). The gradient needs a matrix whose first k columns are independent; for columns
+    that complete the basis it assumes targets that do not depend on their choice. Raises ShapeError
+    for tensors with less than two axes or another mode.
 
     >>> q, r = ef.linalg.qr(ef.tensor([[0.0, 2.0], [1.0, 1.0]]))
     >>> bool(ef.max(ef.abs(q @ r - ef.tensor([[0.0, 2.0], [1.0, 1.0]]))) < 1e-6)
@@ -309,8 +309,8 @@ class EighResult(NamedTuple):
 def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     """The first-order perturbation of eigenvectors, transposed; see Giles.
 
-    Between equal eigenvalues nothing is moved: right for targets that do not depend on the
-    choice of a basis in their common space, the only ones that have a gradient.
+    Equal eigenvalues have no mutual term: correct for targets that do not depend on the choice of a
+    basis in their common space, the only ones that have a gradient.
     """
     (g_values, g_vectors), (values, vectors) = g, y
     if is_complex(x.dtype):
@@ -322,7 +322,7 @@ def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 def separated(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random Hermitian matrices whose eigenvalues are about one apart."""
+    """Random Hermitian matrices with eigenvalues about one apart."""
     kind = "complex128" if np.dtype(dtype).kind == "c" else "float64"
     a = make(rng, kind, shape, -0.3, 0.3)
     return (a + np.conj(a.swapaxes(-1, -2)) + np.diag(np.arange(shape[-1]) + 0.5)).astype(dtype)
@@ -338,7 +338,7 @@ def _eigenvalue_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def rotated(rows: list[list[Any]]) -> list[float]:
-    """Eigenvalues by Jacobi's rotations, each of which clears one pair of elements."""
+    """Eigenvalues by Jacobi rotations, each of which eliminates one pair of elements."""
     a = np.array(rows).reshape(len(rows), len(rows))
     a = (a + np.conj(a.T)) / 2
     for _ in range(30):
@@ -386,7 +386,7 @@ def eigh(xp: Namespace, x: Array, /) -> Any:
 
 
 def _finite(xp: Namespace, solve: Any, x: Any) -> Any:
-    """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
+    """The result of a function on Hermitian matrices: eigenvalues, optionally with vectors."""
     try:
         found = solve(finite(xp, hermitian(xp, square(x))))
     except np.linalg.LinAlgError as error:
@@ -404,7 +404,7 @@ def _eigh_reference(x: Any) -> Any:
     for at in np.ndindex(*x.shape[:-2]):
         a = (x[at] + np.conj(x[at].T)) / 2
         for k in range(n):
-            # By Cayley and Hamilton, this product maps everything to the k-th eigenspace.
+            # By Cayley-Hamilton, this product maps everything to the k-th eigenspace.
             chosen = np.eye(n)
             for j in range(n):
                 chosen = chosen if j == k else chosen @ (a - values[at][j] * np.eye(n))
@@ -471,7 +471,7 @@ def _svd_spec(x: TensorSpec, full_matrices: bool = True) -> tuple[TensorSpec, ..
 def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
     """Z. Wan and S. Zhang, Automatic differentiation for complex valued SVD, arXiv:1909.02659.
 
-    As with ``eigh``, nothing is moved between equal singular values, nor divided by zero.
+    As for ``eigh``, equal singular values have no mutual term, and there is no division by 0.
     """
     (g_u, g_s, g_vh), (u, s, vh) = g, y
     m, n = x.shape[-2:]
@@ -509,7 +509,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
 
 
 def _spread(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices of full rank whose singular values are about one apart."""
+    """Random matrices of full rank with singular values about one apart."""
     slope = np.eye(shape[-2], shape[-1]) * (np.arange(shape[-1]) + 1)
     return (full_rank(rng, dtype, shape) * 0.3 + slope).astype(dtype)
 

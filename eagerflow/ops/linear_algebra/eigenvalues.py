@@ -84,7 +84,7 @@ def _eigvals_vjp(g: Any, y: Any, x: Any) -> Any:
 
 
 def _drawn(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices whose eigenvalues are about one apart; two of them form a pair."""
+    """Random matrices with eigenvalues about one apart; two of them form a pair."""
     kind = "complex128" if np.dtype(dtype).kind == "c" else "float64"
     a = make(rng, kind, shape, -0.2, 0.2) + np.diag(np.arange(shape[-1]) + 0.5)
     if shape[-1] > 2:

@@ -1,8 +1,8 @@
 """Sums over named axes: einsum.
 
 A call is planned once for its subscripts and shapes: which two operands are multiplied next
-(greedily the pair whose product is smallest against what it replaces, as opt_einsum does;
-Smith and Gray, JOSS 2018), and each such product is one matrix product.
+(greedily the pair with the smallest product relative to its operands, as in opt_einsum; Smith and
+Gray, JOSS 2018), and each such product is one matrix product.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _refused(problem: str, expected: str | None = None, hint: str | None = None)
 
 @lru_cache(maxsize=1024)
 def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], Labels]:
-    """The labels of each operand's axes and of the result's; ``...`` gets labels of its own."""
+    """The labels of each operand's axes and of the result's; ``...`` gets new labels."""
     text = subscripts.replace(" ", "")
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")
@@ -137,7 +137,7 @@ def _text(inputs: Iterable[Labels], output: Labels) -> str:
 def _order(
     inputs: tuple[frozenset[str], ...], output: frozenset[str], sizes: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[int, int], ...]:
-    """Positions of the two operands that each step takes out; its product goes to the end."""
+    """Positions of the two operands of each step; their product is appended."""
     size = dict(sizes)
     rest = list(inputs)
     steps = []
@@ -162,7 +162,7 @@ def _order(
 
 
 class _Plan:
-    """The steps of one call: what is done to the operands that are left, by position."""
+    """The steps of a call: operations on the remaining operands, by position."""
 
     def __init__(self, subscripts: str, shapes: tuple[Any, ...]) -> None:
         inputs, output, self.sizes = _resolved(subscripts, shapes)
@@ -193,7 +193,7 @@ class _Plan:
             self.rest[i] = wanted
 
     def _reshape(self, i: int, *parts: Iterable[str] | int) -> None:
-        """One axis for each part: a size, or labels whose sizes are multiplied."""
+        """One axis for each part: a size, or labels with the product of their sizes."""
         shape = tuple(
             part if isinstance(part, int) else math.prod(self.sizes[c] for c in part)
             for part in parts
@@ -201,7 +201,7 @@ class _Plan:
         self.steps.append(("reshape", i, shape))
 
     def _diagonal(self, i: int) -> None:
-        """One axis for each label, the diagonal of those that stand twice."""
+        """One axis for each label, the diagonal for repeated ones."""
         while twice := [c for c in self.rest[i] if self.rest[i].count(c) > 1]:
             label, labels = twice[0], self.rest[i]
             pair = [k for k, c in enumerate(labels) if c == label][:2]
@@ -282,7 +282,7 @@ def _run(xp: Any, steps: list[tuple[str, int, Any]], rest: list[Any]) -> Any:
 
 
 def _arrange(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The subscripts come first in a call, as in NumPy; ops are given them by name."""
+    """The subscripts are the first argument of a call, as in NumPy; ops take them by name."""
     if "subscripts" in named:
         return args, named
     if not args or not isinstance(args[0], str):
@@ -313,11 +313,11 @@ def _pulled(
     output: Labels,
     sizes: dict[str, Any],
 ) -> Any:
-    """The gradient of one operand: an einsum of ``g`` with all the others.
+    """The gradient of one operand: an einsum of ``g`` with all other operands.
 
-    A label that stands twice is a diagonal: the second place gets a label of its own, tied
-    to the first by an identity matrix. An axis that only this operand has was summed, so
-    its gradient is repeated; one of size 1 that was broadcast is summed.
+    A repeated label is a diagonal: the second occurrence gets a new label, tied to the first by an
+    identity matrix. An axis that only this operand has was summed, so its gradient is repeated; one
+    of size 1 that was broadcast is summed.
     """
     x, labels = operands[at], inputs[at]
     terms, values = [output], [g]
@@ -394,7 +394,7 @@ def _cost(*operands: TensorSpec, subscripts: str) -> Cost:
 
 
 def _operator(w: Any, *operands: Any, subscripts: str) -> Any:
-    """The rule of ONNX, where the dots stand for as many axes of each operand."""
+    """The rule of ONNX, where the dots stand for the same number of axes of each operand."""
     terms = subscripts.partition("->")[0].replace(" ", "").split(",")
     hidden = [
         x.ndim - len(term) + 3 if "..." in term else None
@@ -491,7 +491,7 @@ def _reference(*operands: Any, subscripts: str) -> Any:
 
 @define(
     "contraction",
-    aliases=True,  # where it only renames axes
+    aliases=True,  # if it only renames axes
     dtypes=NUMERIC,
     infer=_spec,
     arrange=_arrange,
@@ -509,14 +509,14 @@ def _reference(*operands: Any, subscripts: str) -> Any:
     ulp=32,
 )
 def einsum(xp: Namespace, /, *operands: Array, subscripts: str) -> Array:
-    """Sum of products of tensors over axes that are named by letters.
+    """Sum of products of tensors over axes named by letters.
 
-    ``subscripts`` comes first in a call: the labels of each operand's axes, separated by
-    commas, then ``->`` and the labels of the result; all other labels are summed over.
-    ``...`` stands for further axes, which broadcast; a label that stands twice in an operand
-    takes its diagonal. Without ``->`` the result has the labels that stand once, in
-    alphabetical order, after those of ``...``. ``operands`` are numeric tensors. Raises
-    ShapeError where labels do not fit the operands, DTypeError without subscripts.
+    ``subscripts`` is the first argument of a call: the labels of each operand's axes, separated by
+    commas, then ``->`` and the labels of the result; all other labels are summed over. ``...``
+    stands for further axes, which broadcast; a repeated label in an operand selects its diagonal.
+    Without ``->`` the result has the labels that occur once, in alphabetical order, after those of
+    ``...``. ``operands`` are numeric tensors. Raises ShapeError where labels do not fit the
+    operands, DTypeError without subscripts.
 
     >>> a = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> ef.einsum("ij,jk->ik", a, ef.eye(2))

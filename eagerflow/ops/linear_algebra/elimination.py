@@ -55,14 +55,14 @@ def _factor_spec(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 
 
 def _permuted_back(x: Any, pivots: Any) -> Any:
-    """Rows where they were before the swaps."""
+    """Rows in their order before the swaps."""
     order = lu_permutation(pivots, rows=x.shape[-2])
-    # The order is a permutation, whose inverse sorts it.
+    # The order is a permutation; its inverse sorts it.
     return matmul(matrix_transpose(astype(one_hot(order, x.shape[-2]), x.dtype)), x)
 
 
 def _factor_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
-    """The differential of the triangles, transposed; square part first, then what is beside it."""
+    """The differential of the triangles, transposed; square part first, then the remainder."""
     packed, pivots = y
     g = g[0]
     m, n = x.shape[-2:]
@@ -196,7 +196,7 @@ def lu_permutation(xp: Namespace, x: Array, /, *, rows: int) -> Array:
     """Where each row of the triangles was, from the swaps of ``lu_factor``.
 
     ``x`` is a tensor of integers, shape (..., k), the result one of shape (..., rows). Raises
-    ShapeError for swaps with a row that is not there.
+    ShapeError for swaps with a row out of range.
 
     >>> lu_permutation(np.array([1, 1]), rows=2)
     Tensor([1, 0], int64, cpu:0)
@@ -249,9 +249,9 @@ def lu(x: Any, /) -> LUResult:
 def lu_solve(factors: Any, b: Any, /, *, trans: int = 0) -> Any:
     """The solution of a system by the triangles of its matrix.
 
-    ``factors`` is what ``lu_factor`` gives of square matrices, shape (..., n, n); ``b`` has shape
-    (n,) or (..., n, k). ``trans=1`` solves with the transpose of the matrix, 2 with its adjoint.
-    Raises what ``solve_triangular`` raises.
+    ``factors`` is the result of ``lu_factor`` for square matrices, shape (..., n, n); ``b`` has
+    shape (n,) or (..., n, k). ``trans=1`` solves with the transpose of the matrix, 2 with its
+    adjoint. Raises the errors of ``solve_triangular``.
 
     >>> factors = ef.linalg.lu_factor(ef.tensor([[2.0, 1.0], [4.0, 4.0]]))
     >>> ef.linalg.lu_solve(factors, ef.tensor([4.0, 12.0]))

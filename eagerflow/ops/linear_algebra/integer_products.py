@@ -63,7 +63,7 @@ def _product_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def of_bytes(errors: Any) -> Any:
-    """What an op of floats refuses for the shapes, with 8-bit integers in their place."""
+    """An op's error samples for shapes of floats, with 8-bit integers instead."""
 
     def refused(rng: np.random.Generator) -> list[ErrorSample]:
         return [
@@ -76,7 +76,7 @@ def of_bytes(errors: Any) -> Any:
 
 
 def _operator(w: Any, x1: Any, x2: Any) -> Any:
-    """The rule of ONNX; sums of nothing are not written by ONNX Runtime."""
+    """The rule of ONNX; ONNX Runtime does not write empty sums."""
     return w.filled(0) if x1.shape[-1] == 0 else w.MatMulInteger(x1, x2, dtype=SUMS)
 
 

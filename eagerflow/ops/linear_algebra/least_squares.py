@@ -38,7 +38,7 @@ __all__ = ["cond", "lstsq", "multi_dot", "tensorinv", "tensorsolve"]
 
 
 class LstsqResult(NamedTuple):
-    """The solution, the squares of what is left of each right side, rank and singular values."""
+    """The solution, squared residuals of each right side, rank and singular values."""
 
     solution: Any
     residuals: Any
@@ -62,7 +62,7 @@ def _systems(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def _normal_systems(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
-    """By eigenvectors of the matrix times its adjoint, of which those count that are not 0."""
+    """By eigenvectors of the matrix times its adjoint with nonzero eigenvalues."""
     star = np.conj(a.mT)
     values, vectors = np.linalg.eigh(star @ a)
     lengths = np.sqrt(np.maximum(values, 0))[..., ::-1][..., : min(a.shape[-2:])]
@@ -87,13 +87,13 @@ def _normal_systems(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
     ],
 )
 def lstsq(a: Any, b: Any, /, *, rcond: float | None = None) -> LstsqResult:
-    """The shortest ``x`` that makes the length of ``a @ x - b`` least.
+    """The least-squares solution ``x`` of ``a @ x = b`` with minimum norm.
 
     ``a`` is a tensor of floats or complex numbers, shape (..., m, n), of any rank; ``b`` has shape
     (m,) or (..., m, k). Singular values below ``rcond`` times the largest one count as 0; ``rcond``
     is ``max(m, n)`` times the precision of the dtype by default. The named tuple has the solution,
     shape (n,) or (..., n, k); the sums of squares of the residuals, one for each right side,
-    whatever the rank; the rank; and the singular values. Gradients are those for a fixed rank.
+    for any rank; the rank; and the singular values. Gradients are those for a fixed rank.
     Raises ShapeError where the shapes do not fit.
 
     >>> a = ef.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
@@ -197,7 +197,7 @@ def multi_dot(arrays: Any, /) -> Any:
 
 
 def _best(parts: list[Any]) -> dict[tuple[int, int], int]:
-    """Where to cut each run of factors (T. Cormen and others, Introduction to Algorithms, 15.2)."""
+    """The splits of runs of factors (T. Cormen and others, Introduction to Algorithms, 15.2)."""
     sizes = [*(x.shape[0] for x in parts), parts[-1].shape[1]]
     costs = {(i, i): 0 for i in range(len(parts))}
     cuts: dict[tuple[int, int], int] = {}
@@ -229,7 +229,7 @@ def _flat(sizes: Any) -> Any:
 
 
 def _maps(*cases: Any, right: bool = False) -> Any:
-    """Samples of maps that can be inverted: shapes in front and behind, and attributes."""
+    """Samples of invertible maps: leading and trailing shapes, and attributes."""
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = []
@@ -266,7 +266,7 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
     ``a`` is a tensor of floats or complex numbers whose first ``ind`` sizes have the product of the
     others. The result has the last axes first; ``tensordot(tensorinv(a), b, ind)`` is the ``x`` for
     which ``tensordot(a, x, a.ndim - ind)`` is ``b``. Raises ShapeError for other shapes, and
-    EagerflowError for a map that cannot be inverted.
+    EagerflowError for a singular map.
 
     >>> ef.linalg.tensorinv(ef.eye(4).reshape((2, 2, 4))).shape
     (4, 2, 2)
@@ -303,7 +303,7 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
     ],
 )
 def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Any:
-    """The ``x`` for which ``tensordot(a, x, x.ndim)`` is ``b``.
+    """The solution ``x`` of ``tensordot(a, x, x.ndim) == b``.
 
     ``a`` has the axes of ``b`` first, then those of ``x``; ``axes`` are moved to its end before.
     Raises ShapeError where the shapes do not fit, EagerflowError for a map without an inverse.

@@ -1,4 +1,4 @@
-"""Functions of matrices and vectors that are made of other ops."""
+"""Functions of matrices and vectors composed of other ops."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _product_of(x: Any, n: int) -> Any:
 def matrix_power(x: Any, n: int, /) -> Any:
     """Product of a square matrix with itself, ``n`` times.
 
-    ``x`` is a tensor of shape (..., m, m), of floats or complex numbers where ``n`` is
-    negative: then the inverse is multiplied. Raises ShapeError for matrices that are not
-    square, EagerflowError for a negative power of a singular one.
+    ``x`` is a tensor of shape (..., m, m), of floats or complex numbers if ``n`` is negative: then
+    the inverse is used. Raises ShapeError for matrices that are not square, EagerflowError for a
+    negative power of a singular one.
 
     >>> ef.linalg.matrix_power(ef.tensor([[1, 1], [0, 1]]), 5)
     Tensor([[1, 5],

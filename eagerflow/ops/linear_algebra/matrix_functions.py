@@ -43,7 +43,7 @@ def _along(function: Callable[..., Any], x: Any, direction: Any) -> Any:
     """The derivative by a direction: a block of the function of a matrix of twice the size.
 
     R. Mathias, "A chain rule for matrix functions and applications", 1996. It is linear in the
-    direction, which is taken as large as the matrix.
+    direction, which is scaled to the size of the matrix.
     """
     n = x.shape[-1]
     if n == 0:
@@ -55,7 +55,7 @@ def _along(function: Callable[..., Any], x: Any, direction: Any) -> Any:
 
 
 def _drawn(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices whose eigenvalues lie around 2."""
+    """Random matrices with eigenvalues around 2."""
     return (make(rng, dtype, shape, -0.7, 0.7) + 2 * np.eye(shape[-1])).astype(dtype)
 
 
@@ -82,7 +82,7 @@ def _by_quadrature(integrand: Callable[..., Any]) -> Callable[..., Any]:
 def _function(
     itself: Callable[[], Callable[..., Any]], **facts: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An op that is a function of square matrices; ``itself`` gives its public form."""
+    """An op that is a function of square matrices; ``itself`` returns its public form."""
     along = in_float32(lambda direction, x: _along(itself(), x, direction))
     return factorization(
         vjp=(lambda g, y, x: adjoint(along(adjoint(g), x)),),
@@ -110,11 +110,11 @@ def sqrtm(xp: Namespace, x: Array, /) -> Array:
     ``x`` is a tensor of floats or complex numbers, shape (..., n, n), and so is the result. A
     matrix gives NaN if it has no root of its dtype: with negative eigenvalues among floats (as
     complex numbers they have one), with Jordan blocks at 0, with values that are not finite.
-    Eigenvalues of floats that rounding has made negative count as 0. Computed in float64: of
-    Hermitian matrices and of those with a good basis of eigenvectors by these, with errors of a few
-    units; of others by an iteration, with errors of up to the condition number times the precision.
-    The gradient needs a regular matrix. Raises ShapeError for matrices that are not square.
-    Source: Higham, "Functions of Matrices", 2008.
+    Negative eigenvalues due to rounding count as 0 for floats. Computed in float64: of Hermitian
+    matrices and of those with a good basis of eigenvectors by these, with errors of a few units; of
+    others by an iteration, with errors of up to the condition number times the precision. The
+    gradient needs a regular matrix. Raises ShapeError for matrices that are not square. Source:
+    Higham, "Functions of Matrices", 2008.
 
     >>> ef.linalg.sqrtm(ef.tensor([[4.0, 1.0], [0.0, 4.0]]))
     Tensor([[2.  , 0.25],

@@ -116,8 +116,8 @@ def vdot(x1: Any, x2: Any, /) -> Any:
 def kron(x1: Any, x2: Any, /) -> Any:
     """Kronecker product: each element of one tensor times all of another, as blocks.
 
-    ``x1`` and ``x2`` are tensors, arrays or numbers; where one has fewer axes, axes of size 1 go in
-    front. Sizes multiply.
+    ``x1`` and ``x2`` are tensors, arrays or numbers; if one has fewer axes, axes of size 1 are
+    prepended. Sizes multiply.
 
     >>> ef.kron(ef.tensor([1, 10]), ef.tensor([1, 2]))
     Tensor([ 1,  2, 10, 20], int64, cpu:0)
@@ -248,8 +248,8 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
 def polyval(p: Any, x: Any, /) -> Any:
     """Values of a polynomial by Horner's rule.
 
-    ``p`` is a vector of coefficients, that of the highest power first; ``x`` is a numeric tensor of
-    any shape. Raises ShapeError for coefficients that are no vector.
+    ``p`` is a vector of coefficients, the highest power first; ``x`` is a numeric tensor of any
+    shape. Raises ShapeError for coefficients that are not a vector.
 
     >>> ef.polyval(ef.tensor([1.0, 0.0, -2.0]), ef.tensor([2.0, 3.0]))
     Tensor([2., 7.], float32, cpu:0)

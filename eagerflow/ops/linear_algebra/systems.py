@@ -35,11 +35,11 @@ Results = TypeVar("Results")
 _SINGULAR = "add a small multiple of ef.eye(n), or use ef.linalg.pinv"
 
 
-# What all ops on stacks of matrices share ---------------------------------------------------------
+# Common parts of ops on stacks of matrices --------------------------------------------------------
 
 
 def matrices(x: Any, argument: str = "x") -> Any:
-    """``x``, if it has the two axes of a matrix; else ShapeError."""
+    """``x``, if it has the two axes of a matrix; otherwise ShapeError."""
     if len(x.shape) < 2:
         raise ShapeError(
             f"{len(x.shape)} axes are not enough for a matrix",
@@ -50,7 +50,7 @@ def matrices(x: Any, argument: str = "x") -> Any:
 
 
 def square(x: Any, argument: str = "x") -> Any:
-    """``x``, if it holds square matrices; else ShapeError."""
+    """``x``, if it has square matrices; otherwise ShapeError."""
     rows, columns = matrices(x, argument).shape[-2:]
     if rows != columns:
         raise ShapeError(
@@ -64,7 +64,7 @@ def square(x: Any, argument: str = "x") -> Any:
 def factorization(**facts: Any) -> Any:
     """An op on each matrix of a stack, of floats or complex numbers.
 
-    Where it has several results, the work is not cut.
+    Ops with several results are not split.
     """
     vjp = facts["vjp"]
     own: dict[str, Any] = {
@@ -83,7 +83,7 @@ def factorization(**facts: Any) -> Any:
 
 
 def gives(results: type[Results]) -> Callable[[Any], Callable[..., Results]]:
-    """An op of several results as a function that gives a named tuple of them."""
+    """An op of several results as a function that returns them as a named tuple."""
 
     def decorate(call: Any) -> Callable[..., Results]:
         @wraps(call)
@@ -125,7 +125,7 @@ def finite(xp: Namespace, x: Any) -> Any:
 
 
 def as_column(x: Any) -> Any:
-    """``x`` with an axis of size 1 behind."""
+    """``x`` with an axis of size 1 appended."""
     return reshape(x, (*x.shape, 1))
 
 
@@ -191,7 +191,7 @@ def square_samples(
 
 
 def square_errors(rng: np.random.Generator, *rest: Any) -> list[ErrorSample]:
-    """What an op on square matrices refuses, beside further arguments."""
+    """The error samples of an op on square matrices, besides further arguments."""
     return [
         ErrorSample((rng.random((2, 3)), *rest), {}, ShapeError, "2 rows and 3 columns"),
         ErrorSample((rng.random(3), *rest), {}, ShapeError, "not enough for a matrix"),
@@ -222,7 +222,7 @@ def solve_shape(x1: Any, x2: Any) -> tuple[Any, ...]:
 
 
 def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    shape = b if isinstance(b, tuple) else b.shape  # the tape keeps no more of it
+    shape = b if isinstance(b, tuple) else b.shape  # the tape keeps only the shape
     vector = len(shape) == 1
     if vector:
         g, y = as_column(g), as_column(y)
@@ -338,7 +338,7 @@ def solve_reference(x1: Any, x2: Any) -> Any:
     fails=True,
 )
 def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
-    """The ``x`` for which ``x1 @ x`` is ``x2``.
+    """The solution ``x`` of ``x1 @ x == x2``.
 
     ``x1`` is a tensor of square matrices, shape (..., n, n), ``x2`` one of shape (n,) or
     (..., n, k), both of floats or complex numbers; leading axes broadcast. Raises ShapeError
@@ -350,7 +350,7 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     try:
         return xp.linalg.solve(x1, x2)
     except np.linalg.LinAlgError as error:
-        solve_shape(x1, x2)  # which may be what is wrong
+        solve_shape(x1, x2)  # raises if the shapes are the problem
         raise EagerflowError("a matrix is singular", argument="x1", hint=_SINGULAR) from error
 
 
@@ -388,7 +388,7 @@ def inv(xp: Namespace, x: Array, /) -> Array:
     try:
         return xp.linalg.inv(x)
     except np.linalg.LinAlgError as error:
-        square(x)  # which may be what is wrong
+        square(x)  # raises if the shape is the problem
         raise EagerflowError("a matrix is singular", argument="x", hint=_SINGULAR) from error
 
 

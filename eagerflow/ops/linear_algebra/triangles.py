@@ -139,9 +139,9 @@ def solve_triangular(
     trans: int = 0,
     unit_diagonal: bool = False,
 ) -> Array:
-    """The ``x`` for which ``x1 @ x`` is ``x2``, where ``x1`` is a triangle.
+    """The solution ``x`` of ``x1 @ x == x2``, where ``x1`` is triangular.
 
-    ``x1`` is a tensor of square matrices, shape (..., n, n), of which the upper triangle counts
+    ``x1`` is a tensor of square matrices, shape (..., n, n), of which the upper triangle is used
     (``lower=True``: the lower one), with ones on its diagonal if ``unit_diagonal``; ``x2`` is one
     of shape (n,) or (..., n, k), both of floats or complex numbers. ``trans=1`` takes the transpose
     of the triangle, 2 its adjoint. Leading axes broadcast. Raises ShapeError where the shapes do
@@ -173,7 +173,7 @@ def solve_triangular(
 
 
 def _upper(xp: Namespace, a: Any, b: Any) -> Any:
-    """The solution of an upper triangle: elimination moves nothing there, halves are products."""
+    """The solution of an upper triangle: elimination swaps nothing, halves are products."""
     n = a.shape[-1]
     if n <= _BLOCK:
         return xp.linalg.solve(a, b)
@@ -204,8 +204,8 @@ def _full(x: Any, upper: bool) -> Any:
 def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Any:
     """The solution of a system with a positive definite matrix, by its Cholesky factor.
 
-    ``x`` is the factor, shape (..., n, n), as ``cholesky`` gives it with the same ``upper``; ``b``
-    has shape (n,) or (..., n, k). Raises what ``solve_triangular`` raises.
+    ``x`` is the factor, shape (..., n, n), from ``cholesky`` with the same ``upper``; ``b`` has
+    shape (n,) or (..., n, k). Raises the errors of ``solve_triangular``.
 
     >>> l = ef.linalg.cholesky(ef.tensor([[4.0, 2.0], [2.0, 5.0]]))
     >>> ef.linalg.cholesky_solve(l, ef.tensor([8.0, 12.0]))
@@ -229,8 +229,8 @@ def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Any:
 def cholesky_inverse(x: Any, /, *, upper: bool = False) -> Any:
     """The inverse of a positive definite matrix, by its Cholesky factor.
 
-    ``x`` is the factor, shape (..., n, n), as ``cholesky`` gives it with the same ``upper``.
-    Raises what ``solve_triangular`` raises.
+    ``x`` is the factor, shape (..., n, n), from ``cholesky`` with the same ``upper``. Raises the
+    errors of ``solve_triangular``.
 
     >>> l = ef.linalg.cholesky(ef.tensor([[4.0, 0.0], [0.0, 1.0]]))
     >>> ef.linalg.cholesky_inverse(l)

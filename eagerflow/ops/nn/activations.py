@@ -1,4 +1,4 @@
-"""Activation functions that are a few lines over others."""
+"""Activation functions by short formulas of other functions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
     dtypes=FLOATS,
 )
 def threshold(x: Any, /, threshold: float, value: float) -> Any:
-    """Each element that is above ``threshold``, and ``value`` for the others.
+    """Each element that is above ``threshold``, and ``value`` for other elements.
 
     ``x`` is a real tensor of any shape, ``threshold`` and ``value`` are numbers.
 
@@ -84,7 +84,7 @@ def hard_tanh(x: Any, /, min: float = -1.0, max: float = 1.0) -> Any:
     dtypes=FLOATS,
 )
 def hard_shrink(x: Any, /, threshold: float = 0.5) -> Any:
-    """Each element that is farther than ``threshold`` from 0, and 0 for the others.
+    """Each element that is farther than ``threshold`` from 0, and 0 for other elements.
 
     ``x`` is a real tensor of any shape.
 
@@ -136,7 +136,7 @@ def _off_zero(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     dtypes=FLOATS,
 )
 def prelu(x: Any, slope: Any, /) -> Any:
-    """Each element that is positive, and ``slope`` times those that are not.
+    """Each positive element, and ``slope`` times other elements.
 
     ``x`` and ``slope`` are real tensors of shapes that broadcast. Raises ShapeError where they
     do not. Source: He et al., arXiv:1502.01852.
@@ -158,7 +158,7 @@ def prelu(x: Any, slope: Any, /) -> Any:
 def celu(x: Any, /, alpha: float = 1.0) -> Any:
     """Exponential linear unit of slope 1 at 0: alpha·(exp(x / alpha) - 1) for negative numbers.
 
-    ``x`` is a real tensor of any shape, ``alpha`` a number that is not 0. Source: Barron,
+    ``x`` is a real tensor of any shape, ``alpha`` a nonzero number. Source: Barron,
     arXiv:1704.07483.
 
     >>> ef.celu(ef.tensor([-1.0, 2.0]), 0.5)
@@ -248,8 +248,8 @@ def _gated(x: Any, axis: int) -> Any:
 def glu(x: Any, /, axis: int = -1) -> Any:
     """The first half along ``axis``, times the sigmoid of the second.
 
-    ``x`` is a real tensor. Raises ShapeError where there are no two halves. Source: Dauphin et
-    al., arXiv:1612.08083.
+    ``x`` is a real tensor. Raises ShapeError for an odd size. Source: Dauphin et al.,
+    arXiv:1612.08083.
 
     >>> ef.glu(ef.tensor([2.0, 4.0, 0.0, 0.0]))
     Tensor([1., 2.], float32, cpu:0)
@@ -283,7 +283,7 @@ def softmin(x: Any, /, axis: int = -1) -> Any:
 
 
 def _nearest_distribution(x: Any, axis: int) -> Any:
-    """By halving the interval in which what is taken off every element lies."""
+    """By bisection of the threshold that is subtracted from every element."""
     rows = np.moveaxis(x.astype(float), axis, -1)
     out = np.empty(rows.shape)
     for at in np.ndindex(rows.shape[:-1]):

@@ -44,7 +44,7 @@ def _rmsprop(
     weight_decay: float,
     momentum: float = 0.0,
 ) -> Any:
-    """The new values of what is not None."""
+    """The new values of the arguments that are not None."""
     p = _decayed(s, parameter, rate, weight_decay)
     spread = square = _weighted(s, square, s.multiply(gradient, gradient), rho)
     if mean is not None:
@@ -236,7 +236,7 @@ def _ftrl(
 
 
 def _power(s: Any, total: Any, exponent: float) -> Any:
-    """A sum of squares to the power of -exponent, which is a root as a rule."""
+    """A sum of squares to the power of -exponent, which is usually a root."""
     return s.sqrt(total) if exponent == -0.5 else s.power(total, -exponent)
 
 
@@ -250,7 +250,7 @@ def _power(s: Any, total: Any, exponent: float) -> Any:
         "l2_shrinkage_regularization_strength": 0.1,
         "weight_decay": 0.01,
     },
-    ulp=400,  # what is close to the bound of l1 is a small difference
+    ulp=400,  # near the bound of l1 the result is a small difference
 )
 def ftrl_update(
     s: Any,

@@ -55,19 +55,18 @@ def dot_product_attention(
 ) -> Any:
     """Averages of values, weighted by the softmax of the products of queries and keys.
 
-    ``q`` is a tensor of floats, shape (batch, heads, length, width), ``k`` one of shape
-    (batch, heads, keys, width), ``v`` of shape (batch, heads, keys, value width); the result
-    has shape (batch, heads, length, value width). ``k`` and ``v`` may have fewer heads, a
-    number that divides those of ``q``: each is then shared by as many heads in a row.
-    ``mask`` broadcasts to (batch, heads, length, keys): bools, True where a query sees a key,
-    or floats that are added to the scores. With ``is_causal`` query i sees keys 0 to i.
-    ``scale`` multiplies the products, by default ``width ** -0.5``. A query that sees no key
-    gives zeros. ``dropout_p`` is the probability that a weight is 0, while the others grow so
-    that their mean stays; which ones, ``generator`` tells, by default the global one. Raises
-    ShapeError where shapes do not fit, DTypeError for a mask of integers, ArgumentError for what
-    is no probability.
-    A. Vaswani et al., Attention is all you need, NeurIPS 2017; heads that share keys as in
-    J. Ainslie et al., arXiv:2305.13245.
+    ``q`` is a tensor of floats, shape (batch, heads, length, width), ``k`` one of shape (batch,
+    heads, keys, width), ``v`` of shape (batch, heads, keys, value width); the result has shape
+    (batch, heads, length, value width). ``k`` and ``v`` may have fewer heads, a number that divides
+    those of ``q``: each is then shared by that many consecutive heads. ``mask`` broadcasts to
+    (batch, heads, length, keys): bools, True where a query sees a key, or floats that are added to
+    the scores. With ``is_causal`` query i sees keys 0 to i. ``scale`` multiplies the products, by
+    default ``width ** -0.5``. A query without visible keys gives zeros. ``dropout_p`` is the
+    probability that a weight is 0, while the rest is scaled up so that their mean is preserved;
+    they are drawn by ``generator``, by default the global one. Raises ShapeError for mismatched
+    shapes, DTypeError for a mask of integers, ArgumentError for invalid probabilities. A. Vaswani
+    et al., Attention is all you need, NeurIPS 2017; heads that share keys as in J. Ainslie et al.,
+    arXiv:2305.13245.
 
     >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
     >>> ef.dot_product_attention(x, x, x, is_causal=True, scale=1000.0)
@@ -83,7 +82,7 @@ def dot_product_attention(
 def _dropped(
     q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any, rate: float, generator: Any
 ) -> Any:
-    """Attention by weights that are there as a tensor, so that some of them can be dropped."""
+    """Attention with materialized weights, so that some of them can be dropped."""
     refuse_integers(q, k, v, mask)
     q, k, v = (as_tensor(x) for x in (q, k, v))
     mask = None if mask is None else as_tensor(mask)
@@ -120,7 +119,7 @@ def _numpy(
 def _into(
     q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float | None
 ) -> Into | None:
-    """What writes the results where they are to be; None where machine code is not meant for it."""
+    """The kernel that writes the results in place; None if machine code does not support it."""
     compiled = primitives.compiled_attention
     if not compiled.takes(q, v):
         return None
@@ -292,10 +291,11 @@ def attention_with_log_sums(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Any:
-    """What ``dot_product_attention`` gives, and what its gradient needs besides.
+    """The result of ``dot_product_attention``, with additional values for its gradient.
 
     The second result is, for each query, the logarithm of the sum of the exponentials of its
-    scores, shape (batch, heads, length); 0 where it sees no key. Raises as that function does.
+    scores, shape (batch, heads, length); 0 without visible keys. Raises the errors of that
+    function.
 
     >>> x = ef.ones((1, 1, 3, 2))
     >>> ef.dot_product_attention(x, x, x).shape

@@ -97,7 +97,7 @@ def _into(
     is_causal: bool,
     scale: float | None,
 ) -> Into | None:
-    """What writes the results where they are to be; None where machine code is not meant for it."""
+    """The kernel that writes the results in place; None if machine code does not support it."""
     compiled = primitives.compiled_attention
     if not compiled.takes(q, v):
         return None
@@ -123,9 +123,9 @@ def gradient_of_scores(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[Any, Any, Any]:
-    """Weights, what the gradients of weights have over their mean, and the product of both.
+    """Weights, the deviations of their gradients from the mean, and the product of both.
 
-    All are folded, a row for each query: what is added to scores has the product as gradient.
+    All are folded, a row for each query: the product is the gradient of the scores' bias.
     """
     weights = weights_of(q, k, log_sums, mask, is_causal, scale_of(q, scale))
     means = total(multiply(g, y), axis=-1)
@@ -149,7 +149,7 @@ def _rules(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[Any, ...]:
-    """Gradients of the three gradients, of which each is a product with weights or slopes."""
+    """Gradients of the three gradients, each of which is a product with weights or slopes."""
     own = q, k, v, g, y, log_sums, mask, of_log_sums, is_causal, scale
     weights, apart, slopes = gradient_of_scores(*own)
     factor = scale_of(q, scale)
@@ -304,8 +304,8 @@ def dot_product_attention_gradient(
     """The gradients of ``dot_product_attention`` with respect to q, k and v.
 
     ``g`` weighs the averages ``y``, and ``of_log_sums`` (default: nothing) the logarithms of sums
-    ``log_sums``, both as that op gave them; all else is as there. Weights are computed again from
-    scores and ``log_sums``. Raises ShapeError where shapes do not fit. T. Dao, FlashAttention-2,
+    ``log_sums``, both from that op; the rest is as there. Weights are recomputed from scores and
+    ``log_sums``. Raises ShapeError where shapes do not fit. T. Dao, FlashAttention-2,
     arXiv:2307.08691.
 
     >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])

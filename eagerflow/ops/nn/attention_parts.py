@@ -1,4 +1,4 @@
-"""What attention and its gradient share: shapes, batches, cuts, and weights in public ops."""
+"""Common parts of attention and its gradient: shapes, batches, splits, and weights."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ def _fits(shape: Any, whole: Any) -> bool:
 
 @lru_cache(1024, typed=True)
 def check_shapes(*shapes: Any) -> None:
-    """Refuse shapes of q, k, v and the mask that do not fit; each combination is asked once."""
+    """Refuse mismatched shapes of q, k, v and the mask; each combination is checked once."""
     q, k, v, mask = (None if shape is None else TensorSpec(shape, "float32") for shape in shapes)
     attention_spec(q, k, v, mask)  # type: ignore[arg-type]
 
 
 def refuse_integers(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments as they come, but no mask of integers.
+    """Arguments unchanged, but a mask of integers is refused.
 
-    As 0 and 1 they would be added to the scores, which is never meant.
+    It would be added to the scores as 0 and 1, which is never intended.
     """
     mask = args[3] if len(args) > 3 else named.get("mask")
     if isinstance(mask, list | tuple):
@@ -113,7 +113,7 @@ def refuse_integers(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str
 
 
 def scale_of(q: Any, scale: float | None) -> float:
-    """What products of queries and keys are multiplied by."""
+    """The factor of products of queries and keys."""
     if scale is not None:
         return scale
     return 1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0
@@ -131,7 +131,7 @@ def folded(x: Any, k: Any) -> Any:
 
 
 def rows_of(x: Any, k: Any) -> Any:
-    """A number for each query as a column that stands beside the rows of ``folded``."""
+    """A number for each query as a column that matches the rows of ``folded``."""
     return folded(reshape(x, (*x.shape, 1)), k)
 
 
@@ -158,7 +158,7 @@ def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor
 
 
 def _causal(q: Any, k: Any) -> Any:
-    """Which keys a query sees if it sees none after its own place."""
+    """The causal mask: keys up to each query's own position."""
     places = eye(q.shape[2], k.shape[2], dtype=q.dtype, device=str(q.device))
     return greater_equal(cumulative_sum(places, axis=0), 1)
 
@@ -167,7 +167,7 @@ def _causal(q: Any, k: Any) -> Any:
 
 
 def examples_as_batch(mask_at: int, results: int) -> Batch:
-    """The rule for vmap of an op whose argument ``mask_at`` is a mask, and all others are not.
+    """The rule for vmap of an op with a single mask, its argument ``mask_at``.
 
     Examples become further entries of the batch.
     """
@@ -188,7 +188,7 @@ def examples_as_batch(mask_at: int, results: int) -> Batch:
 
 
 def cut_heads(mask_at: int, q: TensorSpec, k: TensorSpec, *specs: Any) -> list[Split]:
-    """Along the batch, and along heads where queries and keys have as many."""
+    """Along the batch, and along heads if queries and keys have the same number."""
     axes = (0, 1) if q.shape[1] == k.shape[1] else (0,)
     return [Split(cuts_along(axis, mask_at, q, k, *specs), axis) for axis in axes]
 

@@ -44,13 +44,12 @@ def batch_norm(
 ) -> tuple[Any, Any, Any]:
     """Each channel brought to mean 0 and variance 1, then scaled and shifted.
 
-    ``x`` is a real tensor with channels along ``axis`` (default: the last); all others have
-    one element for each channel, and ``scale`` and ``offset`` may be left out. Without
-    ``mean`` and ``variance``, as in training, those of the batch are used: the mean and the
-    biased variance over all other axes, through which gradients pass. The result is
-    ``(y, mean, variance)`` with y = (x - mean) / sqrt(variance + epsilon) * scale + offset.
-    Raises ShapeError where a shape does not fit, or only one statistic is given. Source:
-    Ioffe and Szegedy, "Batch normalization", 2015.
+    ``x`` is a real tensor with channels along ``axis`` (default: the last); other arguments have
+    one element for each channel, and ``scale`` and ``offset`` are optional. Without ``mean`` and
+    ``variance``, as in training, those of the batch are used: the mean and the biased variance over
+    all other axes, through which gradients pass. The result is ``(y, mean, variance)`` with y = (x
+    - mean) / sqrt(variance + epsilon) * scale + offset. Raises ShapeError where a shape does not
+    fit, or only one statistic is given. Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
     >>> y, mean, variance = ef.batch_norm(ef.tensor([[1.0, 10.0], [3.0, 30.0]]), epsilon=0.0)
     >>> y, mean
@@ -93,7 +92,7 @@ def _with_given(
 
 
 def _channels(x: Any, axis: int) -> tuple[int, tuple[int, ...], tuple[Any, ...]]:
-    """The axis of channels, all others, and the shape of one element for each channel."""
+    """The axis of channels, all other axes, and the shape of one element for each channel."""
     at = normalize_axis(axis, x.ndim)
     axes = tuple(i for i in range(x.ndim) if i != at)
     return at, axes, tuple(n if i == at else 1 for i, n in enumerate(x.shape))
@@ -218,7 +217,7 @@ def _batched(whole: int) -> Batch:
 
 
 def _into(*given: Any, back: bool, axis: int, epsilon: float) -> Into | None:
-    """What writes the results where they are to be; None where machine code is not meant for it."""
+    """The kernel that writes the results in place; None if machine code does not support it."""
     at = normalize_axis(axis, len(given[0].shape))
     native = primitives.batch_normalization.native(*given, at=at, epsilon=epsilon, back=back)
     return None if native is None else Into(None, native)
@@ -259,7 +258,7 @@ def batch_norm_training(
     """Batch normalization with the statistics of the batch: ``(y, mean, variance)``.
 
     ``x`` is a real tensor with channels along ``axis``, ``scale`` and ``offset`` (default:
-    none) have one element for each. Raises ShapeError where a shape does not fit.
+    none) have one element for each. Raises ShapeError for mismatched shapes.
 
     >>> float(ef.batch_norm(ef.tensor([[1.0], [3.0]]))[2][0])
     1.0

@@ -20,10 +20,10 @@ def call_merged(
     /,
     **attributes: Any,
 ) -> Any:
-    """``call`` of arguments in which the axis of vmap is a part of those that ``axes`` names.
+    """``call`` of arguments with the axis of vmap merged into their axes ``axes``.
 
-    None is an argument that goes as it is, or is left out. The axis comes out of the axes of the
-    results that ``gives`` names.
+    None is an unchanged or omitted argument. The axis is split off from the results' axes
+    ``gives``.
     """
     merged = []
     for x, own, at in zip(args, batched, axes, strict=True):

@@ -189,7 +189,7 @@ _DEFAULTS: dict[str, Any] = {"strides": 1, "padding": "same", "dilation": 1, "gr
 
 def _samples(given: str, result: str) -> Callable[..., list[Sample]]:
     """Calls with the arguments ``given`` for each case: ranks, strides, padding, dilation, groups,
-    nothing to do.
+    empty arrays.
     """
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
@@ -298,7 +298,7 @@ def windows_of(size: Any, kernel: Any, strides: Any, padding: Any, dilation: Any
 
 
 _AXES = {"x": "nkgi", "w": "kigo", "y": "ngo"}
-"""The axes of what a position sees: images, elements of the window, groups, inputs, outputs."""
+"""The axes of a position's inputs: images, elements of the window, groups, inputs, outputs."""
 
 
 def _reference(given: str, result: str) -> Callable[..., Any]:
@@ -354,7 +354,7 @@ def _batch_groups(
 
 
 def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..., list[Split]]:
-    """The fact ``split``: along images, and along the last axis where there are no groups."""
+    """The fact ``split``: along images, and along the last axis without groups."""
 
     def split(a: TensorSpec, b: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
         return [images, *(channels(a.ndim - 1) if groups == 1 else ())]
@@ -371,7 +371,7 @@ def _cost(operands: Operands, groups: int) -> Cost:
 
 
 def _conv_operator(w: Any, x: Any, k: Any, *, groups: int, **where: Any) -> Any:
-    """The rule of ONNX, which has channels first."""
+    """The rule of ONNX, which is channels-first."""
     windows = windows_for(of_conv, x.shape, k.shape, groups=groups, **where)
     y = w.Conv(w.channels_first(x), w.filters_first(k), group=groups, **w.window(windows))
     return w.channels_last(y, x.ndim)
@@ -380,7 +380,7 @@ def _conv_operator(w: Any, x: Any, k: Any, *, groups: int, **where: Any) -> Any:
 def _input_operator(w: Any, g: Any, k: Any, *, groups: int, size: Any, **where: Any) -> Any:
     windows = windows_for(_of_input_gradient, g.shape, k.shape, groups=groups, size=size, **where)
     more = w.window(windows)
-    # What no window reaches is zeros behind the others.
+    # Elements that no window reaches are zeros at the end.
     rest = [v.size + v.before - (v.out - 1) * v.stride - v.extent for v in windows]
     more["output_padding"] = [max(n, 0) for n in rest]
     x = w.ConvTranspose(w.channels_first(g), w.filters_first(k), group=groups, **more)
@@ -414,7 +414,7 @@ def _filter_operator(w: Any, x: Any, g: Any, *, groups: int, size: Any, **where:
 
 
 def of_some(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule for arrays with elements: of none, sums are 0, and ONNX Runtime never ends."""
+    """A rule for nonempty arrays: for empty ones, sums are 0, and ONNX Runtime never ends."""
 
     def written(w: Any, a: Any, b: Any, **attributes: Any) -> Any:
         return w.filled(0) if 0 in (*a.shape, *b.shape) else rule(w, a, b, **attributes)
@@ -519,15 +519,14 @@ def conv(
 ) -> Array:
     """Convolution of channels-last images, or of signals or volumes, with a bank of filters.
 
-    ``x`` and ``w`` hold floats or complex numbers. ``x`` is (batch, *spatial, channels) with
-    one or more spatial axes, ``w`` is (*window, channels / groups, filters); the result is
-    (batch, *positions, filters). As
-    everywhere in deep learning the window is not flipped. ``strides`` and ``dilation`` are
-    integers or one for each spatial axis. ``padding`` is ``"same"`` (as TensorFlow has it:
-    ``ceil(size / stride)`` positions, the odd zero at the end), ``"valid"`` (none), or pairs
-    (before, after). ``groups`` cuts channels and filters into groups that do not see each
-    other; as many groups as channels make a depthwise convolution. Raises ShapeError where
-    shapes or attributes do not fit.
+    ``x`` and ``w`` hold floats or complex numbers. ``x`` is (batch, *spatial, channels) with one or
+    more spatial axes, ``w`` is (*window, channels / groups, filters); the result is (batch,
+    *positions, filters). As everywhere in deep learning the window is not flipped. ``strides`` and
+    ``dilation`` are integers or one for each spatial axis. ``padding`` is ``"same"`` (as in
+    TensorFlow: ``ceil(size / stride)`` positions, the odd zero at the end), ``"valid"`` (none), or
+    pairs (before, after). ``groups`` splits channels and filters into independent groups; as many
+    groups as channels make a depthwise convolution. Raises ShapeError for mismatched shapes or
+    attributes.
 
     In float32, 3 by 3 windows over many channels use Winograd's F(2x2, 3x3) (Lavin and Gray,
     2015), whose rounding errors are relative to the largest elements nearby.
@@ -577,9 +576,9 @@ def conv_input_gradient(
 ) -> Array:
     """Gradient of ``conv`` with respect to its images.
 
-    ``g`` (batch, *positions, filters) weighs the results of ``conv(x, w, ...)``, where ``x``
-    has the spatial sizes ``size`` (an integer or one for each axis); the result has the shape
-    of ``x``. All else is as in ``conv``. Raises ShapeError where ``g`` is not as large as the
+    ``g`` (batch, *positions, filters) weighs the results of ``conv(x, w, ...)``, where ``x`` has
+    the spatial sizes ``size`` (an integer or one for each axis); the result has the shape of ``x``.
+    The rest is as in ``conv``. Raises ShapeError if ``g`` does not have the shape of the
     convolution's result.
 
     >>> g = ef.ones((1, 2, 2, 1))
@@ -630,10 +629,10 @@ def conv_filter_gradient(
 ) -> Array:
     """Gradient of ``conv`` with respect to its filters.
 
-    ``g`` (batch, *positions, filters) weighs the results of ``conv(x, w, ...)``, where the
-    window of ``w`` has the sizes ``size`` (an integer or one for each axis); the result has
-    the shape of ``w``. All else is as in ``conv``. Raises ShapeError where ``g`` is not as
-    large as the convolution's result.
+    ``g`` (batch, *positions, filters) weighs the results of ``conv(x, w, ...)``, where the window
+    of ``w`` has the sizes ``size`` (an integer or one for each axis); the result has the shape of
+    ``w``. The rest is as in ``conv``. Raises ShapeError if ``g`` does not have the shape of the
+    convolution's result.
 
     >>> x = ef.reshape(ef.arange(9.0), (1, 3, 3, 1))
     >>> g = ef.ones((1, 2, 2, 1))
@@ -661,16 +660,16 @@ def conv_transpose(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """Transposed convolution: the linear map whose transpose is ``conv`` with the same weights.
+    """Transposed convolution: the transpose of the linear map ``conv`` with the same weights.
 
     ``x`` is (batch, *positions, channels); ``w`` is (*window, filters / groups, channels), the
-    weights of the ``conv`` that leads back from the result to ``x``, as in Keras. A stride
-    of s makes each spatial axis s times as long. Along an axis of n positions, with a window
-    that reaches over k elements, the result has n * s elements with ``padding="same"`` and
-    (n - 1) * s + max(k, s) with ``"valid"``; pairs (before, after) cut that many elements off
-    the (n - 1) * s + k. ``output_padding`` (an integer or one for each axis) replaces the
-    first two by (n - 1) * s + k % 2 + output_padding and (n - 1) * s + k + output_padding,
-    and is added in the last case. Raises ShapeError where shapes or attributes do not fit.
+    weights of the ``conv`` from the result to ``x``, as in Keras. A stride of s makes each spatial
+    axis s times as long. Along an axis of n positions, with a window of k elements, the result has
+    n * s elements with ``padding="same"`` and (n - 1) * s + max(k, s) with ``"valid"``; pairs
+    (before, after) cut that many elements off the (n - 1) * s + k. ``output_padding`` (an integer
+    or one for each axis) replaces the first two by (n - 1) * s + k % 2 + output_padding and (n - 1)
+    * s + k + output_padding, and is added in the last case. Raises ShapeError where shapes or
+    attributes do not fit.
 
     >>> x = ef.tensor([1.0, 2.0]).reshape((1, 2, 1))
     >>> ef.conv_transpose(x, ef.ones((2, 1, 1)), strides=2).reshape((-1,))
@@ -715,7 +714,7 @@ def _transposed(
         longer = max(extent, stride) if extra is None else extent + extra
     elif pad == "same":
         longer = stride if extra is None else extent % 2 + extra
-        # What is cut off is split as JAX and Keras do: the smaller half at the start.
+        # The cropping is split as in JAX and Keras: the smaller half at the start.
         before = max((extent - longer) // 2, 0)
     else:
         before = pad[0]

@@ -1,4 +1,4 @@
-"""Cross-entropies with all that others give them: weights, smoothed labels, ignored classes."""
+"""Cross-entropies with the usual options: weights, smoothed labels, ignored classes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def smoothed(target: Any, label_smoothing: float, classes: Any) -> Any:
-    """Targets of which that part is spread over all classes."""
+    """Targets with a part of them spread over all classes."""
     if not label_smoothing:
         return target
     return add(multiply(target, 1.0 - label_smoothing), label_smoothing / classes)
@@ -49,7 +49,8 @@ def smoothed(target: Any, label_smoothing: float, classes: Any) -> Any:
 def focused(each: Any, p: Any, target: Any, alpha: float | None, gamma: float) -> Any:
     """Yes-or-no cross-entropies that count little where the probability ``p`` is nearly right.
 
-    Lin et al., 2017. A yes counts ``alpha`` and a no 1 less that, unless it is None.
+    Lin et al., 2017. Positives have the weight ``alpha`` and negatives 1 - ``alpha``, unless it is
+    None.
     """
     right = add(multiply(target, p), multiply(subtract(1.0, target), subtract(1.0, p)))
     each = multiply(subtract(1.0, right) ** gamma, each)
@@ -71,7 +72,7 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: str
     """Cross-entropy of yes-or-no predictions that are probabilities.
 
     ``x`` and ``target`` hold probabilities in one shape, ``weight`` a factor for each; logarithms
-    count as -100 at least. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``. Raises ShapeError
+    are clipped at -100. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``. Raises ShapeError
     where the shapes differ, ArgumentError for another reduction.
 
     >>> ef.binary_cross_entropy(ef.tensor([0.5, 0.0]), ef.tensor([1.0, 1.0]), reduction="none")
@@ -95,7 +96,7 @@ def binary_cross_entropy_with_logits(
     """Cross-entropy of yes-or-no predictions that are logits, without overflow.
 
     ``x`` holds logits and ``target`` probabilities in one shape; ``weight`` has a factor for
-    each, ``pos_weight`` one for the part of a yes; both broadcast. ``reduction`` is ``"mean"``,
+    each, ``pos_weight`` one for the positive part; both broadcast. ``reduction`` is ``"mean"``,
     ``"sum"`` or ``"none"``. Raises ShapeError where the shapes do not fit, ArgumentError for
     another reduction.
 
@@ -122,12 +123,12 @@ def _focal_of(x: float, t: float, alpha: float, gamma: float) -> float:
 def sigmoid_focal_loss(
     x: Any, target: Any, /, alpha: float | None = 0.25, gamma: float = 2.0, reduction: str = "none"
 ) -> Any:
-    """Cross-entropy of logits of yes or no, in which what is nearly right counts little.
+    """Binary cross-entropy of logits in which easy examples count little (focal loss).
 
-    Each is multiplied by ``(1 - p) ** gamma``, where ``p`` is the predicted probability of what
-    is right, and by ``alpha`` for a yes and ``1 - alpha`` for a no, unless that is None. Other
-    arguments and errors are those of ``binary_cross_entropy_with_logits``. Source: Lin et al.,
-    arXiv:1708.02002.
+    Each is multiplied by ``(1 - p) ** gamma``, where ``p`` is the predicted probability of the
+    target, and by ``alpha`` for positives and ``1 - alpha`` for negatives, unless that is None.
+    Other arguments and errors are those of ``binary_cross_entropy_with_logits``. Source: Lin et
+    al., arXiv:1708.02002.
 
     >>> ef.sigmoid_focal_loss(ef.tensor([0.0]), ef.tensor([1.0]), alpha=None)
     Tensor([0.1733], float32, cpu:0)
@@ -141,7 +142,7 @@ def sigmoid_focal_loss(
 
 
 def _kept(target: Any, ignore_index: int | None) -> tuple[Any, Any]:
-    """Class numbers that exist, and which of them count; None for all."""
+    """Valid class numbers, and which of them count; None for all."""
     if target.dtype not in INTEGERS:
         raise DTypeError("class numbers are integers", argument="target")
     if ignore_index is None:
@@ -151,7 +152,7 @@ def _kept(target: Any, ignore_index: int | None) -> tuple[Any, Any]:
 
 
 def _counted(each: Any, share: Any, kept: Any, reduction: str) -> Any:
-    """The losses of examples that count, and their mean over what these weigh."""
+    """The losses of the examples that count, and their weighted mean."""
     if kept is not None:
         each = where(kept, each, 0)
         if reduction == "mean":
@@ -259,9 +260,9 @@ def cross_entropy(
 
     ``logits`` has the classes along ``axis``; ``target`` holds class numbers in the shape of the
     other axes, or probabilities in that of ``logits``. ``weight`` has a factor for each class;
-    examples of class ``ignore_index`` cost nothing; ``label_smoothing`` is that part of a target
-    which is spread over all classes. ``reduction`` is ``"mean"`` (for class numbers: over the
-    factors of the classes that count; 0 where none does), ``"sum"`` or ``"none"``. Raises
+    examples of class ``ignore_index`` are ignored; ``label_smoothing`` is the part of a target that
+    is spread over all classes. ``reduction`` is ``"mean"`` (for class numbers: weighted by the
+    factors of the classes that count; 0 if there are none), ``"sum"`` or ``"none"``. Raises
     ShapeError where the shapes do not fit, IndexRangeError for a class that does not exist,
     ArgumentError for another reduction.
 
@@ -319,7 +320,7 @@ def nll_loss(
 
     ``x`` holds logarithms of probabilities with the classes along ``axis``, ``target`` class
     numbers in the shape of the other axes. Other arguments and errors are those of
-    ``cross_entropy``, of which this is the second half.
+    ``cross_entropy``, the second half of which this is.
 
     >>> ef.nll_loss(ef.log(ef.tensor([[0.5, 0.5]])), ef.tensor([1]))
     Tensor(0.6931, float32, cpu:0)

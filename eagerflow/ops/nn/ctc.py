@@ -1,7 +1,7 @@
 """Connectionist temporal classification: the loss of a label sequence without its times.
 
-Paths through states stand on two recurrences over time in which a state is reached from itself,
-from the one before, or from the one before that: of logarithms, and of the gradients' weights.
+Paths through states are computed by two recurrences over time, in which a state is reached from
+itself or from one of the two before: of logarithms, and of the gradients' weights.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def band_recurrence(xp: Namespace, weights: Array, b: Array, /, *, reverse: bool
     """The sequence y[t, s] = b[t, s] + sum over k of weights[t, s, k] y[t - 1, s - k].
 
     ``b`` has shape (..., times, states), ``weights`` (..., times, states, 3); k is 0, 1 or 2, and
-    what lies before the first state or time is 0. ``reverse`` runs the transposed recurrence
-    from the end. Raises ShapeError where the shapes do not fit.
+    values before the first state or time are 0. ``reverse`` runs the transposed recurrence from the
+    end. Raises ShapeError where the shapes do not fit.
 
     >>> band_recurrence(ef.ones((3, 3, 3)), ef.tensor([[1.0, 0, 0], [0, 0, 0], [0, 0, 0]]))
     Tensor([[1., 0., 0.],
@@ -206,10 +206,9 @@ def _paths_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def log_paths(xp: Namespace, scores: Array, skips: Array, /) -> Array:
     """The logarithm of the sum over all paths that end in a state at a time.
 
-    ``scores`` has shape (..., times, states) and holds logarithms of what being there
-    contributes. From one time to the next a path stays, goes one state on, or two; the latter
-    contributes ``skips``, also logarithms, of shape (..., 1, states). Raises ShapeError where the
-    shapes do not fit.
+    ``scores`` has shape (..., times, states) and has the log-weights of the states. From one time
+    to the next a path stays, or advances by one state or two; the latter adds ``skips``, also
+    logarithms, of shape (..., 1, states). Raises ShapeError where the shapes do not fit.
 
     >>> log_paths(ef.zeros((2, 3)), ef.tensor([[0.0, 0.0, -ef.inf]]))
     Tensor([[0.    , 0.    , 0.    ],
@@ -235,15 +234,14 @@ def ctc_loss(
     label_lengths: Any = None,
     blank: int = 0,
 ) -> Any:
-    """The cost of label sequences in logits whose times are not known, for each sequence.
+    """The loss of unaligned label sequences in logits (CTC), for each sequence.
 
     ``logits`` has shape (..., times, classes), ``labels`` (..., length) and holds class numbers;
-    ``logit_lengths`` and ``label_lengths`` say how many of them count, from 1 and from 0 on (None:
-    all). The result is -log of the probability, in nats, of all ways to write a class or
-    ``blank`` at each time that give the labels once repeats are joined and blanks left out; a
-    blank among the labels is one more label. Where there is no way it is infinite, with a gradient
-    of 0. Raises ShapeError where the shapes do not fit, DTypeError for labels that are no integers.
-    Source: Graves et al., 2006.
+    ``logit_lengths`` and ``label_lengths`` are the valid lengths, at least 1 and 0 (None: all). The
+    result is -log of the probability, in nats, of all alignments, with a class or ``blank`` at each
+    time, that give the labels after merging repeats and removing blanks; a blank among the labels
+    is one more label. Without any alignment it is infinite, with a gradient of 0. Raises ShapeError
+    for mismatched shapes, DTypeError for non-integer labels. Source: Graves et al., 2006.
 
     >>> ef.ctc_loss(ef.zeros((3, 2)), ef.tensor([1]))
     Tensor(0.2877, float32, cpu:0)
@@ -251,7 +249,7 @@ def ctc_loss(
     logits, labels = as_tensor(logits), as_tensor(labels)
     _check(logits, labels)
     own = logits.dtype if is_floating(logits.dtype) else as_dtype("float32")
-    logits = astype(logits, own if own.itemsize >= 4 else "float32")  # half is too narrow
+    logits = astype(logits, own if own.itemsize >= 4 else "float32")  # half precision is too narrow
     front, times = logits.shape[:-2], logits.shape[-2]
     blanks = full_like(labels, blank)
     pairs = stack([blanks, labels], axis=-1).reshape((*front, 2 * labels.shape[-1]))

@@ -1,7 +1,7 @@
-"""Labels out of logits at each time: what connectionist temporal classification is trained for.
+"""Decoding of labels from logits at each time (connectionist temporal classification).
 
 The prefix beam search keeps, for each label sequence that may become the most probable one, the
-probability of all ways to write it that end in a blank, and of those that end in its last label.
+probability of all its alignments that end in a blank, and of those that end in its last label.
 Graves et al., 2006; Hannun et al., arXiv:1408.2873.
 """
 
@@ -64,9 +64,9 @@ def _check(logits: Any, lengths: Any, blank: Any) -> None:
 class _Beams(NamedTuple):
     """The sequences that are kept of each example: arrays (examples, beams), paths with times.
 
-    ``blank`` and ``label`` are logarithms of the probability of all ways that end in a blank, and
-    in the last label. ``code`` is a number that equal paths share, ``before`` that of the path
-    without its last label.
+    ``blank`` and ``label`` are log-probabilities of all alignments that end in a blank, and in the
+    last label. ``code`` is a number that equal paths share, ``before`` that of the path without its
+    last label.
     """
 
     paths: Any
@@ -90,13 +90,13 @@ def _started(xp: Namespace, logs: Any, width: int) -> _Beams:
 
 
 def _parents(xp: Namespace, beams: _Beams, total: Any) -> tuple[Any, Any]:
-    """For each path the place of that without its last label, and whether it is kept as well."""
+    """For each path the index of its prefix without the last label, and whether it is kept."""
     alive = total > -math.inf
     long, short = beams.length[:, :, None], beams.length[:, None, :]
     same = (beams.before[:, :, None] == beams.code[:, None, :]) & (long == short + 1)
     same = same & alive[:, :, None] & alive[:, None, :]
     parent = xp.argmax(xp.astype(same, xp.int64), axis=-1)
-    # Equal codes say that they are equal with near certainty; now look.
+    # Equal codes indicate equality with near certainty; now compare.
     places = xp.broadcast_to(parent[:, :, None], beams.paths.shape)
     theirs = xp.take_along_axis(beams.paths, places, axis=1)
     at_end = xp.arange(beams.paths.shape[-1]) == beams.length[:, :, None] - 1
@@ -105,7 +105,7 @@ def _parents(xp: Namespace, beams: _Beams, total: Any) -> tuple[Any, Any]:
 
 
 def _stepped(xp: Namespace, beams: _Beams, logs: Any, blank: int, code: int) -> _Beams:
-    """The beams after one more time, whose classes have the probabilities ``logs``."""
+    """The beams after one more time step with the class probabilities ``logs``."""
     (n, width), classes = beams.last.shape, logs.shape[-1]
     names, never = xp.arange(classes), xp.full((), -math.inf, dtype=logs.dtype)
     total = xp.logaddexp(beams.blank, beams.label)
@@ -151,13 +151,13 @@ def _stepped(xp: Namespace, beams: _Beams, logs: Any, blank: int, code: int) -> 
 
 
 def _best(xp: Namespace, x: Any, count: int) -> Any:
-    """Places of the largest elements of each row, the largest first."""
+    """Indices of the largest elements of each row, the largest first."""
     if xp is np and 0 < count < x.shape[-1]:
         return top_places(x, count)
     return argsort_kernel(xp, x, -1, True, True)[:, :count]
 
 
-_CODE = 6364136223846793005  # an odd multiplier of which products spread over all 64 bits
+_CODE = 6364136223846793005  # an odd multiplier whose products spread over all 64 bits
 
 
 def _search_spec(
@@ -255,8 +255,8 @@ def ctc_beam_search(
 ) -> Any:
     """The label sequences that are most probable, and the logarithms of their probabilities.
 
-    ``logs`` holds logarithms of probabilities, shape (..., times, classes), of which ``lengths``
-    (...) count. What it gives is said at ``ctc_beam_search_decode``.
+    ``logs`` has log-probabilities, shape (..., times, classes), with valid ``lengths`` (...). The
+    results are those of ``ctc_beam_search_decode``.
 
     >>> ef.ctc_beam_search_decode(ef.tensor([[0.0, 9.0], [9.0, 0.0], [0.0, 9.0]]))[0]
     Tensor([[ 1,  1, -1]], shape=(1, 3), int64, cpu:0)
@@ -332,11 +332,11 @@ def ctc_greedy_decode(
 ) -> Any:
     """The labels of the largest logit at each time, and the sum of these logits, negated.
 
-    ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) says how many times
-    count, by default all. Repeats are joined, unless ``merge_repeated`` is False, and blanks
-    left out. The labels, int64, have shape (..., times), with -1 behind the last one; the scores
-    have shape (...). No gradient passes. Raises ShapeError where the shapes do not fit,
-    ArgumentError for a ``blank`` that is not a class.
+    ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) are the valid times, by
+    default all. Repeats are merged, unless ``merge_repeated`` is False, and blanks removed. The
+    labels, int64, have shape (..., times), with -1 after the last one; the scores have shape (...).
+    No gradient passes. Raises ShapeError where the shapes do not fit, ArgumentError for a ``blank``
+    that is not a class.
 
     >>> ef.ctc_greedy_decode(ef.tensor([[0.0, 9.0], [0.0, 8.0], [7.0, 0.0]]))
     (Tensor([ 1, -1, -1], int64, cpu:0), Tensor(-24., float32, cpu:0))
@@ -388,12 +388,12 @@ def ctc_beam_search_decode(
 ) -> Any:
     """The label sequences that are most probable, and the logarithms of their probabilities.
 
-    ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) says how many times
-    count, by default all. At each time the ``beam_width`` best sequences are kept; the best
-    ``top_paths`` of them are the result. Labels, int64, have shape (..., top_paths, times), with
-    -1 behind the last one; scores have shape (..., top_paths), and are -inf where there are no so
-    many sequences. No gradient passes. Raises ShapeError where the shapes do not fit,
-    ArgumentError for numbers of paths and a ``blank`` that cannot be. Source: Graves et al., 2006.
+    ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) are the valid times, by
+    default all. At each time the ``beam_width`` best sequences are kept; the best ``top_paths`` of
+    them are the result. Labels, int64, have shape (..., top_paths, times), with -1 after the last
+    one; scores have shape (..., top_paths), and are -inf for missing sequences. No gradient passes.
+    Raises ShapeError where the shapes do not fit, ArgumentError for invalid numbers of paths or
+    ``blank``. Source: Graves et al., 2006.
 
     >>> x = ef.tensor([[0.0, 1.0], [0.0, 1.0]])
     >>> ef.ctc_beam_search_decode(x, top_paths=2)

@@ -1,4 +1,4 @@
-"""How far numbers are from numbers, element by element: what losses of regression are made of."""
+"""Elementwise differences: the building blocks of regression losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["absolute_difference", "huber_difference", "squared_difference"]
 
 
 def _difference(slope: Any, **facts: Any) -> Any:
-    """A function of x1 - x2, which has this slope: a rule of the difference and attributes."""
+    """A function of x1 - x2, with this slope: a rule of the difference and attributes."""
     return pointwise(
         partials=(
             in_float32(lambda y, a, b, **more: slope(a - b, **more)),
@@ -32,7 +32,7 @@ def _difference(slope: Any, **facts: Any) -> Any:
 
 
 def _apart(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Samples whose differences keep clear of 0, and of 1."""
+    """Samples with differences away from 0 and from 1."""
     return [*pairs(0.2, 0.9, -0.05, 0.1)(rng, dtype), *pairs(-1.6, -1.2, 0.1, 0.3)(rng, dtype)]
 
 

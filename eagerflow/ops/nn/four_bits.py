@@ -35,7 +35,7 @@ def _unpacked_spec(x: TensorSpec, axis: int) -> TensorSpec:
 
 
 def _pairs(step: int) -> Callable[..., list[Sample]]:
-    """Samples of tensors of which an axis has ``step`` times some size."""
+    """Samples of tensors with an axis of ``step`` times some size."""
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         limits = np.iinfo(dtype)

@@ -44,7 +44,7 @@ def _into(x: Any, w: Any, groups: int, **where: Any) -> Into:
 
 
 def _operator(w: Any, x: Any, k: Any, *, groups: int, **where: Any) -> Any:
-    """The rule of ONNX, which has channels first."""
+    """The rule of ONNX, which is channels-first."""
     windows = windows_for(of_conv, x.shape, k.shape, groups=groups, **where)
     given = w.channels_first(x), w.filters_first(k)
     y = w.ConvInteger(*given, dtype=SUMS, group=groups, **w.window(windows))
@@ -104,7 +104,7 @@ def integer_conv(
     """Convolution of channels-last images of 8-bit integers, as int32.
 
     ``x``, (batch, *spatial, channels), and ``w``, (*window, channels / groups, filters), are int8
-    or uint8; attributes are those of ``conv``, what pads is 0. The result is exact; beyond 2³¹ it
+    or uint8; attributes are those of ``conv``, padding is 0. The result is exact; beyond 2³¹ it
     wraps. Raises ShapeError as ``conv`` does, DTypeError for other dtypes. ONNX's ConvInteger.
 
     >>> x, w = ef.full((1, 3, 1), 100, dtype="int8"), ef.full((3, 1, 1), 100, dtype="int8")

@@ -1,4 +1,4 @@
-"""What all losses of ``ef`` share: shapes that meet, and one number of many; and their samples."""
+"""Common parts of all losses of ``ef``: broadcasting, reduction to one number, and samples."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def reduced(values: Any, reduction: str, weight: Any = None) -> Any:
 
 
 def weighted_mean(values: Any, weight: Any) -> Any:
-    """The sum of values over that of a weight, 0 where that is 0; float16 need not hold the sums.
+    """The sum of values over that of a weight, 0 if that is 0; sums need not fit into float16.
 
     The values have their weights as factors already.
     """
@@ -81,7 +81,7 @@ def weighted_mean(values: Any, weight: Any) -> Any:
 
 
 def reduced_reference(values: Any, reduction: str) -> Any:
-    """What ``reduced`` gives of an array of NumPy's."""
+    """The result of ``reduced`` on a NumPy array."""
     return values if reduction == "none" else getattr(values, reduction)()
 
 

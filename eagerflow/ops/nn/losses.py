@@ -150,10 +150,10 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
 def softmax_cross_entropy(xp: Namespace, logits: Array, labels: Array, /, axis: int = -1) -> Array:
     """Cross-entropy between probabilities and the softmax of logits, for each example.
 
-    ``logits`` is a real tensor with the classes along ``axis``, ``labels`` holds a probability
-    for each logit. The result is -sum(labels * log_softmax(logits)) along the axis, in nats;
-    a class of probability 0 adds nothing, even where its logit is -inf. Raises ShapeError
-    where the shapes differ.
+    ``logits`` is a real tensor with the classes along ``axis``, ``labels`` holds a probability for
+    each logit. The result is -sum(labels * log_softmax(logits)) along the axis, in nats; a class of
+    probability 0 adds nothing, even if its logit is -inf. Raises ShapeError where the shapes
+    differ.
 
     >>> ef.softmax_cross_entropy(ef.tensor([[0.0, 0.0]]), ef.tensor([[0.5, 0.5]]))
     Tensor([0.6931], float32, cpu:0)
@@ -315,10 +315,10 @@ def sparse_softmax_cross_entropy(
 ) -> Array:
     """Cross-entropy between classes and the softmax of logits, for each example.
 
-    ``logits`` is a real tensor with the classes along ``axis``, ``labels`` an integer tensor
-    with the class of each example, in the shape of ``logits`` without that axis. The result
-    is -log_softmax(logits) at the labels, in nats. Raises IndexRangeError for a class that
-    does not exist, ShapeError where there is not one for each example.
+    ``logits`` is a real tensor with the classes along ``axis``, ``labels`` an integer tensor with
+    the class of each example, in the shape of ``logits`` without that axis. The result is
+    -log_softmax(logits) at the labels, in nats. Raises IndexRangeError for invalid classes,
+    ShapeError unless there is one for each example.
 
     >>> ef.sparse_softmax_cross_entropy(ef.tensor([[0.0, 0.0], [1000.0, 0.0]]), [1, 0])
     Tensor([0.6931, 0.    ], float32, cpu:0)
@@ -400,10 +400,9 @@ def sigmoid_cross_entropy(s: Any, logits: Any, labels: Any, /) -> Any:
     """Cross-entropy between probabilities and the sigmoid of logits, element by element.
 
     ``logits`` and ``labels`` are real tensors of shapes that broadcast; each label is the
-    probability of a class that others do not exclude. The result is
-    -z log(sigmoid(x)) - (1 - z) log(1 - sigmoid(x)), in nats, computed as
-    |x| (1 - z or, where x <= 0, z) + log(1 + exp(-|x|)), which neither overflows nor cancels.
-    Raises ShapeError where shapes do not broadcast.
+    probability of an independent class. The result is -z log(sigmoid(x)) - (1 - z) log(1 -
+    sigmoid(x)), in nats, computed as |x| (1 - z or, where x <= 0, z) + log(1 + exp(-|x|)), which
+    neither overflows nor cancels. Raises ShapeError where shapes do not broadcast.
 
     >>> ef.sigmoid_cross_entropy(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1.0]))
     Tensor([0.6931, 0.    ], float32, cpu:0)

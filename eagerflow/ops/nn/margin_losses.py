@@ -1,4 +1,4 @@
-"""Losses that ask for a margin: of numbers from a side, and of the right class from the others."""
+"""Margin losses: of numbers from a decision boundary, and of the right class from other classes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 @composed(**loss_facts(lambda x, t, margin: max(margin - t * x, 0), (-2, 2), (-1, 1), margin=0.6))
 def hinge_loss(x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean") -> Any:
-    """What each number lacks to be on the side of its target by a margin: max(margin - t x, 0).
+    """The hinge loss: max(margin - t x, 0).
 
     ``x`` and ``target`` are real tensors of one shape, targets are -1 or 1; ``reduction`` is
     ``"mean"``, ``"sum"`` or ``"none"``. Raises ShapeError where the shapes differ, ArgumentError
@@ -68,7 +68,7 @@ def soft_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
 
 
 def _sided(loss: Any) -> Any:
-    """Samples whose targets, the last argument, are -1 and 1 alone."""
+    """Samples with targets, the last argument, that are only -1 and 1."""
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         return [
@@ -87,7 +87,7 @@ def _embedding_of(x: float, t: float, margin: float) -> float:
 def hinge_embedding_loss(
     x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean"
 ) -> Any:
-    """Distances of pairs that are alike, and what others lack to be a margin apart.
+    """Distances of similar pairs, and the distance of dissimilar ones to a margin.
 
     ``x`` holds distances, ``target`` 1 for pairs that are alike and -1 for others. Arguments and
     errors are those of ``hinge_loss``.
@@ -107,7 +107,7 @@ def _ranking_of(a: float, b: float, t: float, margin: float) -> float:
 def margin_ranking_loss(
     x1: Any, x2: Any, target: Any, /, margin: float = 0.0, reduction: str = "mean"
 ) -> Any:
-    """What is lacking for one number to be larger than another by a margin.
+    """The distance to a ranking of two numbers with a margin.
 
     ``x1`` and ``x2`` are real tensors of one shape, ``target`` holds 1 where ``x1`` is to be
     larger, and -1 where ``x2`` is. Errors are those of ``hinge_loss``.
@@ -169,7 +169,7 @@ def multi_margin_loss(
     margin: float = 1.0,
     reduction: str = "mean",
 ) -> Any:
-    """What the right class lacks to lead each other one by a margin, over the number of classes.
+    """The distance of the right class to a margin over each other class, averaged over classes.
 
     ``x`` holds scores with classes along the last axis, ``target`` class numbers in the shape of
     the other axes. Gaps are raised to the power ``p``; ``weight`` has a factor for each class
@@ -219,12 +219,11 @@ def _multilabel_reference(x: Any, target: Any, reduction: str) -> Any:
     ],
 )
 def multilabel_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
-    """What right classes lack to lead all others by 1, over the number of classes.
+    """The distance of right classes to a margin of 1 over all others, averaged over classes.
 
-    ``x`` holds scores with classes along the last axis; ``target``, of the same shape, the
-    numbers of the classes that are right, and -1 behind the last of them. ``reduction`` is
-    ``"mean"``, ``"sum"`` or ``"none"``. Raises ShapeError where the shapes differ,
-    IndexRangeError for a class that does not exist.
+    ``x`` holds scores with classes along the last axis; ``target``, of the same shape, the numbers
+    of the right classes, followed by -1. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``.
+    Raises ShapeError where the shapes differ, IndexRangeError for a class that does not exist.
 
     >>> ef.multilabel_margin_loss(ef.tensor([0.5, 1.0, 0.0]), ef.tensor([1, -1, -1]))
     Tensor(0.1667, float32, cpu:0)
@@ -266,7 +265,7 @@ def _soft_reference(x: Any, target: Any, weight: Any, reduction: str) -> Any:
 def multilabel_soft_margin_loss(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Any:
-    """The mean over classes, each of which is right or not, of their cross-entropies.
+    """The mean over independent binary classes of their cross-entropies.
 
     ``x`` holds logits with classes along the last axis, ``target`` zeros and ones in the same
     shape, ``weight`` a factor for each class. ``reduction`` is ``"mean"``, ``"sum"`` or

@@ -1,6 +1,6 @@
 """Means of differences along an axis: losses of regression that read their arrays once.
 
-Their gradients are ops too, each of which writes its result in one pass over memory.
+Their gradients are ops too, and write their results in one pass over memory.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Difference(NamedTuple):
     def gradient_rules(
         self, c: Any, _: Any, a: Any, b: Any, g: Any, axis: int, **more: Any
     ) -> tuple[Any, ...]:
-        """The gradients of the gradient, whose own is ``c``."""
+        """The gradients of the gradient, where ``c`` is that of its result."""
         d = a - b
         by_a = c * self.curve(d, **more) * _share(g, a, axis)
         partials: Any = op_of(self.call).partials

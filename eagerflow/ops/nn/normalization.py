@@ -147,7 +147,7 @@ def _norm_rules(center: bool) -> Callable[..., Any]:
 
 
 def _kept_split(*specs: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
-    """Every axis that is not normalized can be cut; scale and offset stay whole."""
+    """Every axis that is not normalized can be split; scale and offset stay whole."""
     x = specs[0]
     axes = normalize_axes(axis, x.ndim)
     rest = (None,) * (len(specs) - 1)
@@ -401,7 +401,7 @@ def _gradient_rules(
     of_scale = None
     if scale is not None:
         of_scale = sum(g * pulled, axis=kept)
-        if list(axes) != sorted(axes):  # the axes that are left stand in their own order
+        if list(axes) != sorted(axes):  # the remaining axes keep their own order
             order = tuple(sorted(axes).index(i) for i in axes)
             of_scale = of_scale.permute_dims(order)
     return of_x, of_g, of_scale

@@ -11,14 +11,14 @@ __all__ = ["adam_update", "momentum_update"]
 
 
 def _decayed(s: Any, parameter: Any, rate: Any, weight_decay: float) -> Any:
-    """What a step begins with: a parameter that shrinks by itself."""
+    """The start of a step: weight decay of the parameter."""
     if not weight_decay:
         return parameter
     return s.multiply(parameter, s.subtract(1, s.multiply(rate, weight_decay)))
 
 
 def _moved(s: Any, mean: Any, new: Any, rate: float) -> Any:
-    """A running mean, a part of the way towards a new value."""
+    """A running mean, moved a part of the way towards a new value."""
     return s.add(mean, s.multiply(s.subtract(new, mean), 1 - rate))
 
 
@@ -28,7 +28,7 @@ def _weighted(s: Any, mean: Any, new: Any, rate: float) -> Any:
 
 
 def _remaining(s: Any, rate: float, t: Any) -> Any:
-    """1 - rate^t, which is what a mean that begins at 0 has seen after t steps.
+    """1 - rate^t, the total weight of a mean initialized with 0 after t steps.
 
     Without the rounding of powers close to 1, which float32 needs.
     """
@@ -145,7 +145,7 @@ def _adam(
     weight_decay: float,
 ) -> tuple[float, ...]:
     m, s = _both(g, m, s, beta_1, beta_2)
-    # As in the paper, where epsilon stands beside the uncorrected root.
+    # As in the paper, where epsilon is added to the uncorrected root.
     scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
     return p - rate * weight_decay * p - scale * m / (math.sqrt(s) + epsilon), m, s
 
@@ -229,7 +229,7 @@ def amsgrad_update(
     epsilon: float = 1e-7,
     weight_decay: float = 0.0,
 ) -> Any:
-    """One step of Adam whose scale is the ``largest`` mean of squares; Reddi and others, 2018."""
+    """One step of Adam scaled by the ``largest`` mean of squares; Reddi and others, 2018."""
     p = _decayed(s, parameter, learning_rate, weight_decay)
     mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
     largest = s.maximum(largest, square)
@@ -271,7 +271,7 @@ def adamax_update(
     epsilon: float = 1e-7,
     weight_decay: float = 0.0,
 ) -> Any:
-    """One step of Adam whose scale is a fading maximum, the ``norm``; Kingma and Ba, 2015."""
+    """One step of Adam scaled by a decaying maximum, the ``norm``; Kingma and Ba, 2015."""
     p = _decayed(s, parameter, learning_rate, weight_decay)
     mean = _moved(s, mean, gradient, beta_1)
     norm = s.maximum(s.multiply(norm, beta_2), s.abs(gradient))
@@ -362,7 +362,7 @@ def adam_direction(
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
 ) -> Any:
-    """Where Adam goes, as ``(direction, mean, square)``, with epsilon beside the corrected root."""
+    """Adam's direction, ``(direction, mean, square)``, with epsilon added to the corrected root."""
     mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
     root = s.sqrt(s.divide(square, _remaining(s, beta_2, step)))
     return s.divide(s.divide(mean, _remaining(s, beta_1, step)), s.add(root, epsilon)), mean, square
@@ -406,8 +406,8 @@ def schedule_free_update(
 ) -> Any:
     """One step of schedule-free AdamW, as ``(parameter, fast, square)``; Defazio and others, 2024.
 
-    ``fast`` goes along the gradient, and the parameter lies between it and its mean over all
-    steps, of which it has the part ``beta_1``.
+    ``fast`` follows the gradient, and the parameter interpolates between it and its mean over all
+    steps, with the weight ``beta_1`` of the mean.
     """
     p = _decayed(s, parameter, learning_rate, weight_decay)
     square = _moved(s, square, s.multiply(gradient, gradient), beta_2)

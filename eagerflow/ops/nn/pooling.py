@@ -1,4 +1,4 @@
-"""Pooling: the maximum or the mean of each window of an image, and what their gradients need.
+"""Pooling: the maximum or the mean of each window of an image, and their gradients.
 
 ``max_pool_gradient`` sends a value for each window to where its maximum is, and
 ``max_pool_gather`` fetches from there; each is the other's transpose. ``avg_pool_gradient``
@@ -47,7 +47,7 @@ _shape = attrgetter("shape")
 
 
 class Operands(NamedTuple):
-    """The specs of what is pooled and of the result."""
+    """The specs of the pooled tensor and of the result."""
 
     x: TensorSpec
     y: TensorSpec
@@ -72,7 +72,7 @@ def _along_axes(
 def _positions(
     size: Any, kernel: int, stride: int, dilation: int, pad: Any, ceil_mode: bool
 ) -> Any:
-    """Positions of a window that nowhere lies beside the input."""
+    """Offsets of a window that are inside the input at some position."""
     extent = (kernel - 1) * dilation + 1
     if isinstance(pad, str):
         before, after = 0, 0
@@ -87,7 +87,7 @@ def _positions(
     if not ceil_mode or pad == "same":
         return output_size(size, kernel, stride, dilation, pad)
     out = output_size(size, kernel, stride, dilation, (before, after + stride - 1))
-    if after + stride <= extent:  # then no window starts behind the input
+    if after + stride <= extent:  # otherwise a window would start beyond the input
         return out
     if not isinstance(out, int):
         raise CaptureError(
@@ -151,9 +151,9 @@ def _windows(
 
 
 def _trimmed(*column: Any) -> Window:
-    """A window without the elements that lie beside the input wherever it goes.
+    """A window without the elements that are outside of the input at all positions.
 
-    So kernels can look at each element in turn, however large a window the user asks for.
+    So kernels can iterate over the elements, however large the user's window is.
     """
     out = _positions(*column)
     size, kernel, stride, dilation, pad, _ = column
@@ -228,20 +228,20 @@ def _mean_operator(operands: Any, w: Any, x: Any, **where: Any) -> Any:
 
 
 def _ones(w: Any, windows: Windows, x: Any) -> Any:
-    """Filters that add all elements of a window, channel by channel, and how many there are."""
+    """Filters that add all elements of a window, channel by channel, and their number."""
     channels = x.shape[-1]
     return w.constant(np.ones((channels, 1, *(v.kernel for v in windows))), x.dtype), channels
 
 
 def _counts(windows: Windows) -> Any:
-    """How many elements of the input each position sees, with an axis for the channels."""
+    """The number of input elements under each position, with an axis for the channels."""
     return functools.reduce(np.multiply.outer, [primitives.pooling.seen(x) for x in windows])[
         ..., None
     ]
 
 
 def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where: Any) -> Any:
-    """Each window's share goes to all that it has seen."""
+    """Each window's gradient is distributed over its elements."""
     windows = _windows(operands, *where.values(), g.shape, size=size)
     share = w.Div(g, w.constant(_counts(windows), g.dtype))
     share.shape = g.shape
@@ -261,8 +261,8 @@ def _op(
 ) -> Any:
     """The decorator of an op that computes the arrays ``result`` from those ``given``.
 
-    ``operator`` is ONNX's name and rule; ``kernel`` names NumPy's in ``primitives.pooling``, if it
-    has one of its own.
+    ``operator`` is ONNX's name and rule; ``kernel`` names a separate NumPy kernel in
+    ``primitives.pooling``, if there is one.
     """
 
     def on_numpy(xp: Any, *arrays: Any, **where: Any) -> Any:
@@ -490,12 +490,11 @@ def max_pool(
     """Largest element of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
-    ``strides`` likewise (None: the window). ``padding`` is ``"valid"`` (none), ``"same"`` (as
-    TensorFlow has it: ``ceil(size / stride)`` positions), or pairs (before, after); padding
-    never wins. ``dilation`` is the step from one element of a window to the next. With
-    ``ceil_mode`` what is left behind the last stride has a window of its own, as in PyTorch. The
-    gradient goes to the largest element, of equal ones to the first. Raises ShapeError where
-    shapes or attributes do not fit.
+    ``strides`` likewise (None: the window). ``padding`` is ``"valid"`` (none), ``"same"`` (as in
+    TensorFlow: ``ceil(size / stride)`` positions), or pairs (before, after); padding is never the
+    maximum. ``dilation`` is the step from one element of a window to the next. With ``ceil_mode`` a
+    remainder after the last stride has a window, as in PyTorch. The gradient goes to the largest
+    element, of equal ones to the first. Raises ShapeError where shapes or attributes do not fit.
 
     >>> x = ef.tensor([1.0, 5.0, 2.0, 4.0]).reshape((1, 4, 1))
     >>> ef.max_pool(x, 2).reshape((-1,))
@@ -532,9 +531,9 @@ def max_pool_gradient(
 ) -> Array:
     """Gradient of ``max_pool``: for each window its element of ``g``, where the maximum is.
 
-    ``x`` is what was pooled; ``g`` has the shape of ``max_pool(x, window, ...)`` and the
-    result that of ``x``. Where windows overlap, the elements are added. Raises ShapeError
-    where ``g`` has another shape.
+    ``x`` is the pooled tensor; ``g`` has the shape of ``max_pool(x, window, ...)`` and the result
+    that of ``x``. Where windows overlap, the elements are added. Raises ShapeError where ``g`` has
+    another shape.
 
     >>> x = ef.tensor([1.0, 5.0, 2.0, 4.0]).reshape((1, 4, 1))
     >>> ef.max_pool_gradient(x, ef.ones((1, 2, 1)), 2).reshape((-1,))
@@ -609,8 +608,8 @@ def avg_pool(
     """Mean of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
-    ``strides`` likewise (None: the window). ``padding`` is ``"valid"`` (none), ``"same"`` (as
-    TensorFlow has it: ``ceil(size / stride)`` positions), or pairs (before, after); only
+    ``strides`` likewise (None: the window). ``padding`` is ``"valid"`` (none), ``"same"`` (as in
+    TensorFlow: ``ceil(size / stride)`` positions), or pairs (before, after); only
     elements of ``x`` count, padding does not; ``dilation`` and ``ceil_mode`` are as in
     ``max_pool``. Raises ShapeError where shapes or attributes do not fit.
 
@@ -645,9 +644,9 @@ def avg_pool_gradient(
 ) -> Array:
     """Gradient of ``avg_pool``: each element of ``g``, shared by the elements of its window.
 
-    ``size`` gives the spatial sizes of what was pooled (an integer or one for each axis);
-    all else is as in ``avg_pool``. Raises ShapeError where ``g`` does not have the shape of
-    the pooling's result.
+    ``size`` are the spatial sizes of the pooled tensor (an integer or one for each axis); the rest
+    is as in ``avg_pool``. Raises ShapeError where ``g`` does not have the shape of the pooling's
+    result.
 
     >>> g = ef.tensor([2.0, 4.0]).reshape((1, 2, 1))
     >>> ef.avg_pool_gradient(g, 3, window=2, padding="same").reshape((-1,))

@@ -41,10 +41,10 @@ __all__ = ["dequantize", "dynamic_quantize", "quantize"]
 QUANTIZED = frozenset(as_dtype(x) for x in ("int8", "uint8", "int16", "uint16"))
 """Dtypes that floats are quantized to."""
 STORED = QUANTIZED | {as_dtype("int32")}
-"""Dtypes of what is dequantized: sums, and numbers added to them, have 32 bits."""
+"""Dtypes of ``dequantize``: sums, and biases, have 32 bits."""
 WIDENING = frozenset({"dequantize", "unpack_int4"})
-"""Ops that are not computed ahead, as their results take more room than what is kept."""
-BLOCKED_OPSET = 21  # of ONNX, from which groups have scales of their own
+"""Ops that are not folded, as their results are larger than their stored form."""
+BLOCKED_OPSET = 21  # of ONNX, from which groups have separate scales
 
 
 def _like_first(x: TensorSpec, *others: TensorSpec | None) -> None:
@@ -59,7 +59,7 @@ def _like_first(x: TensorSpec, *others: TensorSpec | None) -> None:
 
 
 def _target(dtype: Any, zero_point: Any) -> DType:
-    """The dtype of what is quantized: the one asked for, that of the zero point, or int8."""
+    """The dtype of the result: the requested one, that of the zero point, or int8."""
     if dtype is None:
         dtype = "int8" if zero_point is None else str(zero_point.dtype)
     return as_dtype(dtype)
@@ -105,7 +105,7 @@ def _cost(*specs: Any, **attributes: Any) -> Cost:
 
 
 def _placed(w: Any, x: Any, scale: Any, *others: Any) -> tuple[list[Any], dict[str, Any]] | None:
-    """Scales as ONNX has them: of a tensor, of an axis, of blocks; None for other shapes."""
+    """Scales in ONNX's form: of a tensor, of an axis, of blocks; None for other shapes."""
     shape = (1,) * (x.ndim - scale.ndim) + scale.shape
     shapes = {(1,) * (x.ndim - y.ndim) + y.shape for y in others if y is not None}
     if shapes - {shape}:
@@ -159,7 +159,7 @@ def _dequantize_operator(w: Any, x: Any, scale: Any, zero: Any = None) -> Any:
 
 
 def _is_common(w: Any, dtype: DType) -> bool:
-    """Whether ONNX's operators take a dtype; 16 bits came with the blocks."""
+    """Whether ONNX's operators support a dtype; 16 bits were added with blocks."""
     return dtype.itemsize == 1 or (dtype.itemsize == 2 and w.opset >= BLOCKED_OPSET)
 
 
@@ -182,7 +182,7 @@ _SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 
 
 def _scales(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Scales of a few bits, so that halves come up."""
+    """Scales with few bits, so that halves occur."""
     return np.asarray(2.0 ** rng.integers(-7, -1, shape) * rng.integers(1, 4, shape)).astype(dtype)
 
 
@@ -243,7 +243,7 @@ def _dequantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def _quantize_reference(x: Any, scale: Any, zero_point: Any = None, dtype: Any = None) -> Any:
-    """Element by element: the quotient in its dtype, all else in Python's integers."""
+    """Element by element: the quotient in its dtype, the rest in Python integers."""
     wide = np.dtype("float64" if x.dtype == np.float64 else "float32")
     dtype = dtype or ("int8" if zero_point is None else zero_point.dtype)
     limits = np.iinfo(dtype)
@@ -252,7 +252,7 @@ def _quantize_reference(x: Any, scale: Any, zero_point: Any = None, dtype: Any =
     for at in np.ndindex(*x.shape):
         quotient = float(wide.type(x[at]) / wide.type(scale[at]))
         if math.isnan(quotient):
-            quotient = -math.inf  # as what is below all numbers
+            quotient = -math.inf  # below all numbers
         low, high = int(limits.min) - 70000, int(limits.max) + 70000
         whole = round(min(max(quotient, low), high)) + int(zero[at])
         out[at] = min(max(whole, int(limits.min)), int(limits.max))
@@ -273,7 +273,7 @@ def _kind(x: Any) -> str:
 
 
 def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An op whose body is its formula, in scalar instructions."""
+    """An op defined by its formula, in scalar instructions."""
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         own: dict[str, Any] = {"batch": Batch(_batched), "split": _split, "cost": _cost}
@@ -296,13 +296,13 @@ def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def quantize(
     s: Any, x: Any, scale: Any, zero_point: Any = None, /, *, dtype: DTypeLike = None
 ) -> Any:
-    """``round(x / scale) + zero_point`` as small integers, limited to what they hold.
+    """``round(x / scale) + zero_point`` as small integers, clipped to their range.
 
-    ``x`` is a float tensor. ``scale``, floats above 0, and ``zero_point``, integers that
-    ``dtype`` holds, or None for 0, broadcast to it. ``dtype`` is int8, uint8, int16 or uint16; by
-    default that of the zero point, and int8 without one.
-    Halves are rounded to the even number; NaN becomes the smallest one. Raises ShapeError where
-    scales do not broadcast, DTypeError for other dtypes. ONNX's QuantizeLinear.
+    ``x`` is a float tensor. ``scale``, floats above 0, and ``zero_point``, integers in the range of
+    ``dtype``, or None for 0, broadcast to it. ``dtype`` is int8, uint8, int16 or uint16; by default
+    that of the zero point, and int8 without one. Halves are rounded to the even number; NaN becomes
+    the smallest one. Raises ShapeError where scales do not broadcast, DTypeError for other dtypes.
+    ONNX's QuantizeLinear.
 
     >>> ef.quantize(ef.tensor([-9.0, 0.25, 0.75, 1.0]), 0.5)
     Tensor([-18,   0,   2,   2], int8, cpu:0)
@@ -368,7 +368,7 @@ def symmetric_scale(low: Any, high: Any) -> Any:
 def dynamic_quantize(x: Any) -> tuple[Any, Any, Any]:
     """A float tensor as uint8, and the scale and the zero point that its range, with 0, needs.
 
-    ``x`` is a float tensor with at least one element. Gives three tensors: ``quantize(x, scale,
+    ``x`` is a float tensor with at least one element. Returns three tensors: ``quantize(x, scale,
     zero_point, dtype="uint8")``, ``scale`` and ``zero_point``, which have no axes. ONNX's
     DynamicQuantizeLinear. Raises ShapeError where ``x`` is empty.
 

@@ -1,4 +1,4 @@
-"""Linear recurrences: what small changes of recurrent networks follow, forward and backward.
+"""Linear recurrences: the tangents of recurrent networks, forward and backward.
 
 The state of one step is a few blocks of one width, of which the first is the output h. A step is
 
@@ -38,7 +38,7 @@ __all__: list[str] = []
 def shifted(states: Any, start: Any, reverse: bool, axis: int) -> Any:
     """The state before each step along ``axis``; that before the first is ``start``, or zeros."""
     after = (slice(None),) * (-1 - axis)
-    first = zeros_like(states[(..., slice(None, 1), *after)])  # no step has no first one
+    first = zeros_like(states[(..., slice(None, 1), *after)])  # the first step is not included
     first = first if start is None else first + start
     kept = states[(..., slice(1, None) if reverse else slice(None, -1), *after)]
     return concat((kept, first) if reverse else (first, kept), axis=axis)
@@ -57,7 +57,7 @@ def by_rows(x: Any, matrix: Any) -> Any:
 
 
 def by_blocks(slopes: Any, adjoint: Any) -> Any:
-    """The gradient of what ``slopes`` leads from to the blocks, in one axis."""
+    """The gradient of the blocks from that of the products with ``slopes``, in one axis."""
     found = total(multiply(slopes, adjoint[..., :, None, :]), axis=-3)
     return reshape(found, (*found.shape[:-2], found.shape[-2] * found.shape[-1]))
 

@@ -1,8 +1,8 @@
 """Recurrent networks over whole sequences: one op each for a plain cell, an LSTM and a GRU.
 
-In place of an LSTM or a GRU a tape records another op, whose last result are the values of the
-gates. With these the gradient goes back through the steps as one op (see ``recurrent_gradients``);
-all others are products over time.
+In place of an LSTM or a GRU a tape records an op whose last result is the gate values. With these
+the gradient through the steps is one op (see ``recurrent_gradients``); other gradients are products
+over time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _of_inputs(cell: Cell, x: Any) -> Any:
 
 
 def _of_output(cell: Cell, x: Any, *before: Any, part: Call = lambda x: x) -> Any:
-    """``part`` of those that the output before has a part in, behind what comes ``before``."""
+    """``part`` of the gates that depend on the previous output, after those ``before``."""
     if not cell.apart:
         return part(x)
     units = x.shape[-1] // cell.values
@@ -54,7 +54,7 @@ def _of_output(cell: Cell, x: Any, *before: Any, part: Call = lambda x: x) -> An
 
 
 def _rule(cell: Cell, back: Call) -> Call:
-    """The rule of an op that gives what the gradient needs: ``back`` goes through the steps."""
+    """The rule of an op that also returns the values for its gradient; ``back`` is the gradient."""
 
     def vjp(
         g: Any,
@@ -89,7 +89,7 @@ def _rule(cell: Cell, back: Call) -> Call:
         )
 
     rule: Any = in_float32(vjp)
-    rule.takes_none = True  # of results that are not used
+    rule.takes_none = True  # for unused results
     return rule  # type: ignore[no-any-return]
 
 
@@ -101,7 +101,7 @@ def _of_bias(cell: Cell, of_values: Any) -> Any:
 
 
 def _rule_with(cell: Cell, keeping: Call) -> Call:
-    """The rule of an op that keeps nothing, by the op that does: it computes everything again."""
+    """The rule of an op that keeps nothing, by the op that does: it recomputes everything."""
 
     def vjp(g: Any, y: Any, *args: Any, **attributes: Any) -> Any:
         found = keeping(*args, **attributes)
@@ -113,8 +113,8 @@ def _rule_with(cell: Cell, keeping: Call) -> Call:
 
 
 def _into(name: str) -> Callable[..., Into | None]:
-    """The fact ``into``: machine code writes the results, where it is meant for the network."""
-    last = 4 + CELLS[name].states  # the argument after which the results come
+    """The fact ``into``: machine code writes the results, if it supports the network."""
+    last = 4 + CELLS[name].states  # the index of the first result among the arguments
 
     def native(*arrays: Any, reverse: bool) -> Any:
         x, kernel, recurrent_kernel, bias, *starts, mask = arrays[: last + 1]
@@ -135,8 +135,8 @@ def _into(name: str) -> Callable[..., Into | None]:
 def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = None) -> Call:
     """The decorator of an op over the steps of a cell.
 
-    Either ``back`` is the op that goes back through the steps, and the values of gates that it
-    needs are a result; or ``keeping`` is an op of which that is so.
+    Either ``back`` is the op of the backward steps, and the gate values that it needs are a result;
+    or ``keeping`` is an op with these properties.
     """
     cell = CELLS[name]
     keep = keeping is None and cell.beside is not None
@@ -184,10 +184,10 @@ def simple_rnn(
 
     ``x`` is a real tensor of shape (..., batch, steps, features), ``kernel`` has shape (...,
     features, units), ``recurrent_kernel`` (..., units, units) and ``bias`` (..., units). ``h`` is
-    the state before the first step, shape (..., batch, units), by default zeros. ``mask``, bools
-    of shape (..., batch, steps), holds the state where it is False. With ``reverse`` the last step
-    comes first. The result has shape (..., batch, steps, units), each state with its step. Raises
-    ShapeError where shapes do not fit.
+    the initial state, shape (..., batch, units), by default zeros. ``mask``, bools of shape (...,
+    batch, steps), keeps the state where it is False. With ``reverse`` the last step is first. The
+    result has shape (..., batch, steps, units), each state with its step. Raises ShapeError where
+    shapes do not fit.
 
     >>> ef.simple_rnn(ef.zeros((1, 2, 1)), ef.ones((1, 1)), ef.ones((1, 1)), ef.ones(1))
     Tensor([[[0.7616],
@@ -270,11 +270,11 @@ def lstm(
     ``x`` is a real tensor of shape (..., batch, steps, features), ``kernel`` has shape (...,
     features, 4 * units), ``recurrent_kernel`` (..., units, 4 * units) and ``bias`` (..., 4 *
     units): the input gate, the forget gate, the new content and the output gate in this order.
-    ``h`` and ``c`` are the states before the first step, shape (..., batch, units), by default
-    zeros. ``mask``, bools of shape (..., batch, steps), holds the states where it is False. With
-    ``reverse`` the last step comes first. Both results have shape (..., batch, steps, units), each
-    state with its step. Raises ShapeError where shapes do not fit. Source: Hochreiter and
-    Schmidhuber, "Long short-term memory", 1997.
+    ``h`` and ``c`` are the initial states, shape (..., batch, units), by default zeros. ``mask``,
+    bools of shape (..., batch, steps), keeps the states where it is False. With ``reverse`` the
+    last step is first. Both results have shape (..., batch, steps, units), each state with its
+    step. Raises ShapeError where shapes do not fit. Source: Hochreiter and Schmidhuber, "Long
+    short-term memory", 1997.
 
     >>> h, c = ef.lstm(ef.ones((1, 2, 1)), ef.ones((1, 4)), ef.zeros((1, 4)))
     >>> h
@@ -298,16 +298,16 @@ def gru(
     *,
     reverse: bool = False,
 ) -> Array:
-    """The outputs of gated recurrent units whose reset gate acts after the product with h.
+    """The outputs of gated recurrent units, with the reset gate applied after the product with h.
 
     ``x`` is a real tensor of shape (..., batch, steps, features), ``kernel`` has shape (...,
     features, 3 * units), ``recurrent_kernel`` (..., units, 3 * units) and ``bias`` (..., 2, 3 *
-    units), one row beside each product: the update gate, the reset gate and the new content in
-    this order. ``h`` is the state before the first step, shape (..., batch, units), by default
-    zeros. ``mask``, bools of shape (..., batch, steps), holds the state where it is False. With
-    ``reverse`` the last step comes first. The result has shape (..., batch, steps, units), each
-    state with its step. Raises ShapeError where shapes do not fit. Source: Cho and others,
-    "Learning phrase representations", arXiv:1406.1078, in the form of its first version.
+    units), one row for each product: the update gate, the reset gate and the new content in this
+    order. ``h`` is the initial state, shape (..., batch, units), by default zeros. ``mask``, bools
+    of shape (..., batch, steps), keeps the state where it is False. With ``reverse`` the last step
+    is first. The result has shape (..., batch, steps, units), each state with its step. Raises
+    ShapeError where shapes do not fit. Source: Cho and others, "Learning phrase representations",
+    arXiv:1406.1078, in the form of its first version.
 
     >>> ef.gru(ef.ones((1, 2, 1)), ef.ones((1, 3)), ef.zeros((1, 3)))
     Tensor([[[0.2048],

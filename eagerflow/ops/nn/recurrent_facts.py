@@ -29,7 +29,7 @@ def check_ranks(**values: tuple[TensorSpec, int]) -> None:
 
 
 def check_shapes(lead: Any, **wanted: tuple[Any, tuple[Any, ...]]) -> None:
-    """ShapeError where an argument that is there has another shape, behind the axes ``lead``."""
+    """ShapeError if a given argument has another shape, after the axes ``lead``."""
     for name, (value, shape) in wanted.items():
         if value is not None and value.shape != (*lead, *shape):
             raise ShapeError(
@@ -40,7 +40,7 @@ def check_shapes(lead: Any, **wanted: tuple[Any, tuple[Any, ...]]) -> None:
 
 
 def spec(cell: Cell, keep: bool) -> Callable[..., Any]:
-    """The fact ``infer``; ``keep`` says that the values of the gates are a result as well."""
+    """The fact ``infer``; ``keep`` means that the gate values are a result as well."""
 
     def infer(
         x: TensorSpec,
@@ -76,7 +76,7 @@ def spec(cell: Cell, keep: bool) -> Callable[..., Any]:
 def batching(weights: tuple[int, ...], results: int) -> Batch:
     """The fact ``batch``: examples become further ones, more weights a stack of networks.
 
-    ``weights`` are the places of arguments that all examples share.
+    ``weights`` are the indices of arguments shared by all examples.
     """
 
     def batch(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
@@ -130,7 +130,7 @@ SIZES: list[dict[str, Any]] = [
     {"lead": (0,), "steps": 2, "width": 2, "units": 2, "given": "b"},
     {"lead": (2,), "steps": 2, "width": 0, "units": 1, "given": "b"},
 ]
-"""Of samples: the axes before the steps, and what is given: bias, states and mask."""
+"""For samples: the axes before the steps, and the given arguments: bias, states and mask."""
 
 
 def samples(cell: Cell) -> Callable[..., list[Sample]]:
@@ -195,8 +195,8 @@ def errors(cell: Cell) -> Callable[..., list[ErrorSample]]:
 def reference(cell: Cell, one: Callable[..., Any], keep: bool) -> Callable[..., Any]:
     """The definition, one example, step and unit at a time, by ``one(a, u, j, *states)``.
 
-    ``a`` and ``u`` hold numbers for each gate and unit; ``one`` gives the values of the gates that
-    are kept, and the states.
+    ``a`` and ``u`` have numbers for each gate and unit; ``one`` returns the kept gate values, and
+    the states.
     """
 
     def computed(x: Any, kernel: Any, recurrent: Any, bias: Any, *rest: Any, reverse: bool) -> Any:

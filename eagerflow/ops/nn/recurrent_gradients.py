@@ -1,7 +1,7 @@
 """Gradients of recurrent networks by the values of their gates: one op for each cell.
 
-It goes back through the steps. Gradients by weights and inputs are products over time of what it
-gives.
+It runs backwards through the steps. Gradients of weights and inputs are products over time of its
+results.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def _errors(cell: Cell) -> Callable[..., list[ErrorSample]]:
 def _reference(cell: Cell, one: Callable[..., Any], kept: Any) -> Callable[..., Any]:
     """The definition, one example, step and unit at a time, by ``one(values, before, after, *g)``.
 
-    That gives the gradients by the values of a unit's gates, and by its states before;
-    ``kept(*values)`` the derivatives of what is kept.
+    That returns the gradients of a unit's gate values, and of its previous states;
+    ``kept(*values)`` the derivatives of the kept values.
     """
 
     def reference(kernel: Any, state: Any, *rest: Any, reverse: bool) -> Any:
@@ -181,7 +181,7 @@ def _gru_one(values: Any, before: float, after: float, g: float) -> Any:
 
 
 def _into(name: str) -> Callable[..., Into | None]:
-    """The fact ``into``: machine code writes the results, where it is meant for the network."""
+    """The fact ``into``: machine code writes the results, if it supports the network."""
     cell = CELLS[name]
 
     def native(kernel: Any, state: Any, *rest: Any, reverse: bool) -> Any:
@@ -243,7 +243,8 @@ def simple_rnn_gradient(
     *,
     reverse: bool = False,
 ) -> Any:
-    """The gradient of simple_rnn by what stands within its tanh, from that by its result ``h``.
+    """The gradient of simple_rnn with respect to its tanh's argument, from that of its result
+    ``h``.
 
     The arguments have the shapes that they have there, and ``g`` has that of ``h``. The results
     are (..., batch, steps, units); its sum over the steps, (..., batch, units); and the gradient
@@ -314,9 +315,9 @@ def gru_gradient(
 
     ``g`` and ``g_gates`` have the shapes of its results ``h`` and ``gates``. ``h_start`` is the
     state before the first step, by default zeros. The results are (..., batch, steps, 4 * units),
-    of which the last ones are by the product of the output before in the new content; its sum over
-    the steps; and the gradient by the state before the first step, as far as it does not pass
-    through the gates. Raises ShapeError where shapes do not fit.
+    the last of which are for the product of the previous output in the new content; its sum over
+    the steps; and the gradient of the initial state, as far as it does not pass through the gates.
+    Raises ShapeError where shapes do not fit.
 
     >>> from eagerflow.ops.nn.recurrent_gradients import gru_gradient
     >>> one, half = ef.ones((1, 1, 1)), ef.full((1, 1, 4), 0.5)

@@ -1,7 +1,7 @@
 """The gradients of ``recurrent_gradients``, in public ops.
 
 Small changes of a network follow a linear recurrence (see ``recurrence``), whose coefficients are
-slopes of the values of gates and of states. Gradients by the values of gates are its transpose.
+slopes of the gate values and of states. Gradients of gate values are its transpose.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__: list[str] = []
 class _Slopes(NamedTuple):
     """How a cell's states change, in public ops.
 
-    ``of(values, before, after)`` gives ``held``, rows of slopes by the states before, and ``by``,
-    rows of slopes by the values of gates, a row for each state. ``back`` takes the same, and
-    gradients by ``held`` and ``by``; it gives those by values, before and after.
+    ``of(values, before, after)`` returns ``held``, rows of slopes by the previous states, and
+    ``by``, rows of slopes by the gate values, a row for each state. ``back`` takes the same, and
+    gradients of ``held`` and ``by``; it returns those of values, before and after.
     """
 
     of: Callable[..., tuple[Any, Any]]
     back: Callable[..., tuple[Any, Any, Any]]
     beside_back: Callable[..., tuple[Any, Any]] | None = None
-    """``beside_back(values, g, found)`` gives the gradients by g and by the values of the cell's
-    ``beside``, from those by its result."""
+    """``beside_back(values, g, found)`` returns the gradients of g and of the values of the cell's
+    ``beside``, from those of its result."""
 
 
 def _simple_slopes(values: Any, before: Any, after: Any) -> tuple[Any, Any]:
@@ -174,7 +174,7 @@ def _placed(cell: Cell, x: Any) -> Any:
 
 
 class Given(NamedTuple):
-    """The arguments of a gradient behind the kernel and the state."""
+    """The arguments of a gradient after the kernel and the state."""
 
     values: Any
     g: tuple[Any, ...]
@@ -192,9 +192,9 @@ class Given(NamedTuple):
 
 
 def _first_step(x: Any, like: Any, reverse: bool) -> Any:
-    """What belongs to the first step, with zeros for all others; along the steps of ``like``."""
+    """The value for the first step, with zeros for all others; along the steps of ``like``."""
     first, rest = like[..., :1, :, :], like[..., 1:, :, :]
-    found = zeros_like(first) + x[..., None, :, :]  # no step has no first one
+    found = zeros_like(first) + x[..., None, :, :]  # the first step is not included
     parts = [found, zeros_like(rest)]
     return concat(parts[::-1] if reverse else parts, axis=-3)
 
@@ -206,7 +206,7 @@ class _PublicOps:
 
 
 class _Beside:
-    """What gradients by the values kept add to those by the values of gates."""
+    """The contribution of the kept values' gradients to those of the gate values."""
 
     def __init__(self, name: str, values: Any, g_values: Any) -> None:
         self.cell, self.slopes = CELLS[name], _SLOPES[name]
@@ -217,7 +217,7 @@ class _Beside:
         self.products = reshape(own, (*own.shape[:-2], own.shape[-2] * own.shape[-1]))
 
     def by_output(self, kernel: Any, reverse: bool) -> Any:
-        """What comes through the products of the output with the kernel, by this output."""
+        """The contribution through the products of the output with the kernel, to this output."""
         return shifted(by_rows(self.products, transposed(kernel)), None, not reverse, -2)
 
     def back(self, output: Any, kernel: Any, own: Any, reverse: bool) -> tuple[Any, Any, Any]:
@@ -245,7 +245,7 @@ def _masked(mask: Any, held: Any, by: Any) -> tuple[Any, Any]:
 
 
 def gradient_rule(name: str) -> Callable[..., Any]:
-    """The gradient of the transposed recurrence, and of what its slopes are made of."""
+    """The gradient of the transposed recurrence, and of the operands of its slopes."""
     cell, slopes = CELLS[name], _SLOPES[name]
 
     def vjp(g: Any, y: Any, kernel: Any, state: Any, *rest: Any, reverse: bool) -> tuple[Any, ...]:

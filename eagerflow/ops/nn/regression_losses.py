@@ -81,8 +81,8 @@ def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1
 def smooth_l1_loss(x: Any, target: Any, /, reduction: str = "mean", beta: float = 1.0) -> Any:
     """Absolute differences, less half of ``beta``, and squares over twice of it up to there.
 
-    It is ``huber_loss`` over ``beta``, and ``l1_loss`` where that is 0; other arguments and
-    errors are those of ``l1_loss``. Source: Girshick, arXiv:1504.08083.
+    It is ``huber_loss`` over ``beta``, and ``l1_loss`` if that is 0; other arguments and errors are
+    those of ``l1_loss``. Source: Girshick, arXiv:1504.08083.
 
     >>> ef.smooth_l1_loss(ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0]), "none", beta=2.0)
     Tensor([0.25, 2.  ], float32, cpu:0)
@@ -112,7 +112,7 @@ def kl_div(x: Any, target: Any, /, reduction: str = "mean", log_target: bool = F
     share = exp(target) if log_target else target
     given = target if log_target else log(where(greater(target, 0), target, 1))
     values = multiply(share, subtract(given, x))
-    if not log_target:  # no share adds nothing, even where it is impossible
+    if not log_target:  # no share adds nothing, even if it is impossible
         values = where(greater(target, 0), values, 0)
     if reduction == "batchmean" and x.ndim:
         return divide(reduced(values, "sum"), x.shape[0])
@@ -136,8 +136,8 @@ def poisson_nll_loss(
 ) -> Any:
     """Negative logarithm of the likelihood of counts at predicted rates.
 
-    ``x`` holds logarithms of rates, or rates with ``log_input=False``, to which ``eps`` is added
-    in the logarithm; ``target`` holds counts. ``full`` adds what does not depend on ``x``, by
+    ``x`` holds logarithms of rates, or rates with ``log_input=False``, to which ``eps`` is added in
+    the logarithm; ``target`` holds counts. ``full`` adds the terms that do not depend on ``x``, by
     Stirling's formula for counts above 1. Errors are those of ``l1_loss``.
 
     >>> ef.poisson_nll_loss(ef.tensor([1.0, 2.0]), ef.tensor([1.0, 0.0]), log_input=False)
@@ -176,7 +176,7 @@ def gaussian_nll_loss(
 
     ``x`` holds means and ``var`` variances, which count as ``eps`` at least; ``target`` broadcasts
     to the shape of ``x``, and so does ``var``, which may also lack the last axis, with one variance
-    for all that is along it. ``full`` adds log(2π) / 2. Raises ShapeError where they do not
+    for all of its elements. ``full`` adds log(2π) / 2. Raises ShapeError where they do not
     broadcast, ArgumentError for another ``reduction``. Source: Nix and Weigend, 1994.
 
     >>> ef.gaussian_nll_loss(ef.tensor([1.0]), ef.tensor([3.0]), ef.tensor([1.0]))

@@ -26,13 +26,13 @@ def dropout(
     training: bool = True,
     generator: random.Generator | None = None,
 ) -> Tensor:
-    """Zeros in random places, and the other values scaled up so that the mean stays.
+    """Random zeros, with the other values scaled up so that the mean is preserved.
 
-    ``x`` is a float tensor, ``rate`` the probability of a zero, from 0 to below 1. Sizes of 1
-    in ``noise_shape`` let the places along an axis share their fate. ``training=False``, or a
-    rate of 0, gives ``x`` as it is. ``generator`` defaults to the global one. Raises ArgumentError
-    for another rate, ShapeError for another noise shape. Source: Srivastava and others,
-    "Dropout", 2014.
+    ``x`` is a float tensor, ``rate`` the probability of a zero, from 0 to below 1. Along axes of
+    size 1 in ``noise_shape``, elements are dropped together. ``training=False``, or a rate of 0,
+    returns ``x`` unchanged. ``generator`` defaults to the global one. Raises ArgumentError for
+    another rate, ShapeError for another noise shape. Source: Srivastava and others, "Dropout",
+    2014.
 
     >>> ef.dropout(ef.ones((4,)), 0.5, generator=ef.random.Generator(0))
     Tensor([2., 0., 0., 2.], float32, cpu:0)

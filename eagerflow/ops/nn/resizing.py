@@ -61,7 +61,7 @@ KERNELS: dict[str, tuple[int, Callable[[Any, Any, float], Any]]] = {
     "lanczos3": (3, _lanczos(3)),
     "lanczos5": (5, _lanczos(5)),
 }
-"""How far an element counts, and what at this distance from the middle of a new one."""
+"""The radius of an element's influence, and its weight at a distance from a new one's center."""
 _MEANS = ("mean", "area")
 METHODS = ("nearest", *_MEANS, *KERNELS)
 COORDINATES = ("half_pixel", "align_corners", "asymmetric")
@@ -79,7 +79,7 @@ class _How(NamedTuple):
 
 
 def _middles(size: int, new: int, how: _How) -> tuple[Any, float]:
-    """Where the middles of new elements lie among the old ones, and the step between them."""
+    """The positions of new elements' centers among the old ones, and their spacing."""
     row = np.arange(new)[:, None]
     step = size / new if how.scale is None else 1 / how.scale
     if how.coordinates == "align_corners":
@@ -102,7 +102,7 @@ def _nearest(size: int, new: int, how: _How) -> Any:
 
 
 def _weights(size: int, new: int, how: _How) -> Any:
-    """What each of the ``size`` elements counts in each of the ``new`` ones: (new, size)."""
+    """The weight of each of the ``size`` elements in each of the ``new`` ones: (new, size)."""
     row, column = np.arange(new)[:, None], np.arange(size)
     if how.method == "nearest":
         return (column == _nearest(size, new, how)).astype(float)
@@ -117,7 +117,7 @@ def _weights(size: int, new: int, how: _How) -> Any:
         middle = middle.clip(-beside, size - 1 + beside)
     column = np.arange(-2 * beside, size + 2 * beside)
     weights = kernel(np, np.abs(middle - column) / spread, how.a)
-    weights[np.abs(weights) < 1e-12] = 0  # a sine is not exactly 0 where it should be
+    weights[np.abs(weights) < 1e-12] = 0  # a computed sine is not exactly 0
     if how.edge:
         first, last = 2 * beside, 2 * beside + size - 1
         weights[:, first] += weights[:, :first].sum(1)
@@ -129,7 +129,7 @@ def _weights(size: int, new: int, how: _How) -> Any:
 
 @lru_cache(256)
 def _terms(size: int, new: int, how: _How, transposed: bool) -> Any:
-    """For each element of the result, which others it is the sum of, and their weights."""
+    """For each element of the result, the elements that it is a sum of, and their weights."""
     weights = _weights(size, new, how)
     if transposed:
         weights = weights.T
@@ -371,13 +371,13 @@ def resize(
     ``method`` is ``"nearest"``; ``"linear"`` (or ``"bilinear"``, ``"trilinear"``); ``"cubic"`` (or
     ``"bicubic"``, ``"tricubic"``: Keys, 1981, with the number ``a``); ``"lanczos3"`` or
     ``"lanczos5"``; or ``"mean"`` (or ``"area"``), of all elements that a new one covers at least in
-    part. With ``antialias`` the weighted ones look at all that a smaller image leaves out.
-    ``coordinates`` says where new elements lie: with ``"half_pixel"`` pixels are areas, the middle
-    of element i of n lies at ``(i + 0.5) / n`` of the axis; with ``"align_corners"`` the middles of
-    the first and the last ones stay; with ``"asymmetric"`` element i lies at ``i / n``. Beside the
-    image stands nothing, or its ``edge``. ``scale`` is the factor that tells where elements lie,
-    one for each axis, where it is not that of the sizes. Raises ShapeError where sizes do not fit
-    or there is no such method.
+    part. With ``antialias`` the weighted ones average over all pixels when downsampling.
+    ``coordinates`` are the positions of new elements: with ``"half_pixel"`` pixels are areas, the
+    center of element i of n is at ``(i + 0.5) / n`` of the axis; with ``"align_corners"`` the
+    centers of the first and the last ones are preserved; with ``"asymmetric"`` element i is at ``i
+    / n``. Outside of the image is nothing, or its ``edge``. ``scale`` is the factor of positions,
+    one for each axis, if it differs from that of the sizes. Raises ShapeError for invalid sizes or
+    an unknown method.
 
     >>> x = ef.tensor([0.0, 4.0]).reshape((1, 2, 1))
     >>> ef.resize(x, 4).reshape((-1,))
@@ -403,10 +403,10 @@ def resize_gradient(
     edge: bool = False,
     scale: Scales = None,
 ) -> Array:
-    """Gradient of ``resize``: each element of ``g``, shared by those that it was made of.
+    """Gradient of ``resize``: each element of ``g``, distributed over its source elements.
 
-    ``size`` gives the spatial sizes of what was resized (an integer or one for each axis); all
-    else is as in ``resize``. Raises ShapeError where sizes do not fit.
+    ``size`` are the spatial sizes of the resized tensor (an integer or one for each axis); the rest
+    is as in ``resize``. Raises ShapeError where sizes do not fit.
 
     >>> ef.resize_gradient(ef.ones((1, 4, 1)), 2).reshape((-1,))
     Tensor([2., 2.], float32, cpu:0)

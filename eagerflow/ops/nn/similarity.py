@@ -1,4 +1,4 @@
-"""How alike vectors are: angles and distances, and losses made of them."""
+"""Similarity of vectors: angles and distances, and losses based on them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _length(row: Any) -> float:
 
 
 def _by_rows(function: Any) -> Any:
-    """A reference that computes one number of the vectors of several arrays at one place."""
+    """A reference that computes one number from the vectors of several arrays at one position."""
 
     def reference(*args: Any, axis: int = -1, **more: Any) -> Any:
         lines = [np.moveaxis(x.astype(float), axis, -1) for x in args]
@@ -113,8 +113,8 @@ def pairwise_distance(
     """The distance of each vector of ``x1``, along the last axis, from that of ``x2``.
 
     ``x1`` and ``x2`` are real tensors of shapes that broadcast. The distance is the p-norm of the
-    difference, to each element of which ``eps`` is added, so that there is a gradient at 0.
-    ``keepdims`` keeps the axis with size 1. Raises ShapeError where the shapes do not fit.
+    difference plus ``eps``, so that there is a gradient at 0. ``keepdims`` keeps the axis with size
+    1. Raises ShapeError where the shapes do not fit.
 
     >>> ef.pairwise_distance(ef.tensor([[3.0, 4.0]]), ef.tensor([0.0, 0.0]))
     Tensor([5.], float32, cpu:0)
@@ -155,12 +155,12 @@ def _cosine_reference(x1: Any, x2: Any, target: Any, margin: float, reduction: s
 def cosine_embedding_loss(
     x1: Any, x2: Any, target: Any, /, margin: float = 0.0, reduction: str = "mean"
 ) -> Any:
-    """What is lacking for vectors to point the same way, or away from each other.
+    """The cosine embedding loss of similar and dissimilar pairs of vectors.
 
     ``x1`` and ``x2`` are real tensors with vectors along the last axis, ``target`` holds 1 for
-    pairs that are to be alike, which cost 1 less their cosine, and -1 for those that are not,
-    which cost what their cosine exceeds ``margin`` by. ``reduction`` is ``"mean"``, ``"sum"`` or
-    ``"none"``. Raises ShapeError where the shapes do not fit.
+    similar pairs, with a loss of 1 minus their cosine, and -1 for dissimilar ones, with the excess
+    of their cosine over ``margin``. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``. Raises
+    ShapeError where the shapes do not fit.
 
     >>> x = ef.tensor([[0.0, 1.0], [0.0, 1.0]])
     >>> ef.cosine_embedding_loss(x, x, ef.tensor([1, -1]), margin=0.5)
@@ -214,13 +214,12 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Any:
-    """What anchors lack to be closer, by a margin, to what is like them than to what is not.
+    """The triplet loss: anchors should be closer to positives than to negatives, by a margin.
 
     The arguments are real tensors with vectors along the last axis; distances are those of
-    ``pairwise_distance``. With ``swap`` the distance of ``negative`` from ``positive`` counts
-    where it is less than that from the anchor. ``reduction`` is ``"mean"``, ``"sum"`` or
-    ``"none"``. Raises ShapeError where the shapes do not fit. Source: Schroff et al.,
-    arXiv:1503.03832.
+    ``pairwise_distance``. With ``swap`` the distance of ``negative`` from ``positive`` is used if
+    it is less than that from the anchor. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``.
+    Raises ShapeError where the shapes do not fit. Source: Schroff et al., arXiv:1503.03832.
 
     >>> a = ef.tensor([[0.0, 0.0]])
     >>> ef.triplet_margin_loss(a, a + 1.0, a + 2.0)

@@ -1,9 +1,9 @@
-"""The family of optimizers' steps: one call reads a parameter and gives its successor.
+"""The family of optimizers' steps: one call computes the new value of a parameter.
 
-Written as a chain of ops, a step of Adam takes a dozen calls and as many passes over memory. So
-an op's formula is written down once, in scalar instructions, as that of a ``pointwise`` op is, and
-gives several results. Regions and machine code are made of it, and NumPy's steps, which take the
-arrays in pieces that stay in the processor's cache.
+As a chain of ops, a step of Adam takes a dozen calls and as many passes over memory. So an op's
+formula is defined once, in scalar instructions, like that of a ``pointwise`` op, and has several
+results. Regions and machine code are generated from it, and NumPy steps on pieces of the arrays
+that stay in the cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eagerflow.spec import Array, Namespace, TensorSpec
 __all__ = ["joined_update", "update"]
 
 NUMBERS = {"learning_rate": 0.1, "step": 3.0, "product": 0.4}
-"""The arguments that are one number for all elements, and what they are in samples."""
+"""The arguments that are one number for all elements, with their values in samples."""
 MAX_KNOWN_ATTRIBUTES = 256
 RATES = ("beta_1", "beta_2", "rho")  # of running means, which forget
 _NO_GRADIENT = Missing(
@@ -40,7 +40,7 @@ One = Callable[..., tuple[float, ...]]
 
 
 def _check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
-    """The arrays have one shape."""
+    """Checks that the arrays have one shape."""
     shape = arrays[0].shape if arrays else ()
     for array, name in zip(arrays, names, strict=True):
         if array.shape != shape:
@@ -52,7 +52,7 @@ def _check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
 
 
 def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, Any]) -> None:
-    """The arrays have one shape, and running means forget."""
+    """Checks that the arrays have one shape, and that running means decay."""
     _check_shapes(arrays, names)
     for name in RATES:
         value = attributes.get(name, 0.0)
@@ -63,7 +63,7 @@ def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, An
 
 
 class _Kernel:
-    """What computes the formula of a step, ``formula(s, *arrays, *numbers, **attributes)``."""
+    """The kernel of the formula of a step, ``formula(s, *arrays, *numbers, **attributes)``."""
 
     def __init__(self, formula: Callable[..., Any]) -> None:
         code = formula.__code__
@@ -90,7 +90,7 @@ class _Kernel:
         return self._numpy(arrays, self.numbers_for(numbers, attributes), **attributes)
 
     def numbers_for(self, numbers: Sequence[Any], attributes: dict[str, Any]) -> tuple[float, ...]:
-        """What the formula makes of the numbers alone, as further numbers."""
+        """The scalar parts of the formula, as additional numbers."""
         key = tuple(attributes.values())
         found = self._numbers.get(key)
         if found is None:
@@ -109,7 +109,7 @@ class _Kernel:
 
 
 def formula_region(op: Op, dtype: DType, attributes: dict[str, Any]) -> Any:
-    """The region of a step's formula, of flat arrays and of what ``formula_numbers`` gives."""
+    """The region of a step's formula, of flat arrays and of the results of ``formula_numbers``."""
     own: _Kernel = op.overrides["numpy"].__self__  # type: ignore[attr-defined]
     return own.region(dtype, attributes)
 
@@ -123,10 +123,10 @@ def formula_numbers(op: Op, numbers: Sequence[Any], attributes: dict[str, Any]) 
 def update(
     one: One, results: int, *options: dict[str, Any], **facts: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """An op of arrays of one shape, followed by numbers, that gives ``results`` such arrays.
+    """An op of arrays of one shape, followed by numbers, with ``results`` such arrays as results.
 
-    What it decorates is the formula, ``(s, *arrays, *numbers, /, *, **attributes)``. ``one`` is
-    its reference, the same of Python's numbers; ``options`` are the attributes of its samples.
+    It decorates the formula, ``(s, *arrays, *numbers, /, *, **attributes)``. ``one`` is its
+    reference, on Python numbers; ``options`` are the attributes of its samples.
     """
 
     def decorate(formula: Callable[..., Any]) -> Any:
@@ -235,7 +235,7 @@ def _is_option(op: Op, item: Any) -> bool:
 def _updated(
     args: Sequence[Any], update: str, options: Any
 ) -> tuple[Op, dict[str, Any], list[tuple[Any, ...]]]:
-    """The op, its attributes, and what it takes for each parameter."""
+    """The op, its attributes, and the number of its arrays per parameter."""
     op = ops.get(update) if isinstance(update, str) else None
     if op is None or op.family != "update" or op.variadic:
         raise ArgumentError(
@@ -342,7 +342,7 @@ def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 Options = tuple[tuple[str, Any], ...]
-"""Attributes that are not an op's defaults: pairs of a name and a number or a bool."""
+"""Attributes that differ from an op's defaults: pairs of a name and a number or a bool."""
 
 
 def _is_pair(item: Any) -> bool:
@@ -371,13 +371,13 @@ HINTS["Options"] = tuple_of(_is_pair), "pairs of a name and a number"
     ulp=16,
 )
 def joined_update(xp: Namespace, /, *arrays: Array, update: str, options: Options = ()) -> Array:
-    """One step of an optimizer for several parameters at once, as many calls of ``update``.
+    """One step of an optimizer for several parameters at once, equal to separate ``update`` ops.
 
-    ``update`` names an op of this family, ``options`` are those of its attributes that are not
-    its defaults, as pairs. ``arrays`` are the op's numbers, then its arrays for the first
-    parameter, those for the second one, and so on; results come in this order. Small ones are
-    joined, since calls cost more than their arithmetic. Raises ShapeError where an array is
-    missing, or shapes differ.
+    ``update`` names an op of this family, ``options`` are its attributes that differ from the
+    defaults, as pairs. ``arrays`` are the op's numbers, then its arrays for the first parameter,
+    those for the second one, and so on; results come in this order. Small ones are joined, since
+    calls cost more than their arithmetic. Raises ShapeError where an array is missing, or shapes
+    differ.
     """
     op, attributes, groups = _updated(arrays, update, options)
     return tuple(y for group in groups for y in op.kernel(xp, *group, **attributes))

@@ -26,7 +26,7 @@ _FLOAT = as_dtype("float32")
 
 
 def rows_of(w: Any) -> Any:
-    """How many rows the matrix has whose groups ``w`` are."""
+    """The number of rows of the matrix with the groups ``w``."""
     return w.shape[0] * w.shape[1] * (2 if w.dtype == "uint8" else 1)
 
 
@@ -61,7 +61,7 @@ def _on_numpy(xp: Namespace, x: Any, w: Any, scale: Any) -> Any:
 
 
 def whole_weights(w: Any, scale: Any) -> Any:
-    """The matrix of floats that weights stand for."""
+    """The dequantized matrix of weights."""
     integers = unpack_int4(w, axis=1) if w.dtype == "uint8" else w
     return reshape(dequantize(integers, scale), (rows_of(w), w.shape[2]))
 
@@ -149,5 +149,5 @@ def weight_matmul(xp: Namespace, x: Array, w: Array, scale: Array, /) -> Array:
 
 
 def _product(x: Any, w: Any, scale: Any) -> Any:
-    """What it stands for."""
+    """The dequantized value."""
     return matmul(x, whole_weights(w, scale))

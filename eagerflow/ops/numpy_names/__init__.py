@@ -1,5 +1,5 @@
-"""Functions of NumPy's that mean more than ours of that name, or that have none here.
+"""NumPy functions that do more than ours of that name, or that have no equivalent here.
 
-They have NumPy's names, arguments and defaults, and serve ``np.f(tensor)`` alone. Each module's
-``FUNCTIONS`` tells which are in it, as ``numpy_calls.py`` looks them up.
+They have NumPy's names, arguments and defaults, and are only for ``np.f(tensor)``. Each module's
+``FUNCTIONS`` lists its functions for ``numpy_calls.py``.
 """

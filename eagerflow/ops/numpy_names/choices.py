@@ -51,7 +51,7 @@ Call = Callable[..., Any]
 
 
 def _ordered(ours: Call) -> Call:
-    """A function of sorted elements; a partition is one whose parts are sorted, too."""
+    """A function of sorted elements; a full sort is a valid partition, too."""
 
     def call(a: Any, axis: Any = -1, stable: Any = None, kth: Any = None) -> Any:
         a, axis = flattened(a, axis)
@@ -187,7 +187,7 @@ def _angle(z: Any, deg: bool = False) -> Any:
 
 
 def _real_if_close(a: Any, tol: float = 100) -> Any:
-    """Its dtype depends on values, so it cannot be captured: reading them says so."""
+    """Its dtype depends on values, so it cannot be captured: reading them raises."""
     a = as_tensor(a)
     if not is_complex(a.dtype):
         return a

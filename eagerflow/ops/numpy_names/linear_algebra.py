@@ -24,7 +24,7 @@ __all__ = ["FUNCTIONS"]
 
 
 def _whole(a: Any, triangle: str) -> Any:
-    """The symmetric (Hermitian) matrices of which one triangle is told."""
+    """The symmetric (Hermitian) matrices given by one triangle."""
     if triangle not in ("L", "U", "l", "u"):
         raise KeywordError(
             f"{triangle!r} is not a triangle", op="eigh", argument="UPLO", expected="'L' or 'U'"
@@ -49,7 +49,7 @@ def _cross(
 
 
 def _einsum(*operands: Any, optimize: Any = False, dtype: Any = None) -> Any:
-    """Subscripts in front, or, as NumPy has it too, integers for the axes behind each operand."""
+    """Subscripts first, or, as in NumPy, integers for the axes after each operand."""
     if not isinstance(operands[0], str):
         tensors, rest = operands[0 : len(operands) - 1 : 2], operands[1::2]
         given = [*rest, operands[-1]] if len(operands) % 2 else [*rest]

@@ -98,7 +98,7 @@ def _for_each_side(options: dict[str, Any], name: str, default: Any, rank: int) 
 
 
 def _by_sides(x: Any, pad_width: Any, given: Any, block: Callable[..., Any]) -> Any:
-    """Each axis in turn with ``block(x, at, ahead, width, option)`` in front of it and behind."""
+    """Each axis in turn with ``block(x, at, ahead, width, option)`` before and after it."""
     for at, (widths, options) in enumerate(zip(pad_widths(pad_width, x.ndim), given, strict=True)):
         if any(widths) and x.shape[at] == 0 and block is not _constant:
             raise ShapeError(f"axis {at} has no elements to pad with", op="pad", argument="array")
@@ -149,7 +149,7 @@ def _repeated(x: Any, at: int, width: int) -> Any:
 
 
 def _like(y: Any, x: Any, whole: Callable[..., Any]) -> Any:
-    """In the dtype of ``x``; ``whole`` makes integers of other numbers."""
+    """In the dtype of ``x``; ``whole`` rounds other numbers to integers."""
     if y.dtype == x.dtype:
         return y
     return astype(whole(y) if x.dtype in INTEGERS else y, x.dtype)

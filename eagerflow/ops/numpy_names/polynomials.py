@@ -1,4 +1,4 @@
-"""Polynomials, as vectors of coefficients of which that of the highest power comes first."""
+"""Polynomials, as vectors of coefficients, the highest power first."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _poly(seq_of_zeros: Any) -> Any:
 
 
 def _roots(p: Any) -> Any:
-    """The eigenvalues of the companion matrix; how many there are depends on zeros at the ends."""
+    """The eigenvalues of the companion matrix; their number depends on zeros at the ends."""
     p = floating(_vectors(p)[0], "p", INEXACT)
     (places,) = np.nonzero(p._values("p"))
     first, last = (places[0], places[-1]) if places.size else (0, 0)

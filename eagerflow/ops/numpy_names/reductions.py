@@ -60,7 +60,7 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
                     "nothing may be left of an axis",
                     op=ours.__name__,
                     argument="where",
-                    hint="initial=..., what the result is then",
+                    hint="initial=..., the result of an empty reduction",
                 )
             a = select(where, a, fill)
         y = ours(a, axis=axis, keepdims=keepdims, **options)
@@ -71,7 +71,7 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
 
 
 def _truth(ours: Call, neutral: bool, join: Call) -> Call:
-    """``all`` or ``any``, whose ``initial`` no function of NumPy's has but ``reduce``."""
+    """``all`` or ``any``; only ``reduce`` passes ``initial``."""
 
     def call(
         a: Any, /, axis: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
@@ -86,7 +86,7 @@ def _truth(ours: Call, neutral: bool, join: Call) -> Call:
 
 
 def _masked(a: Any, where: Any) -> Any:
-    """What a condition leaves out as NaN, which the functions over NaN leave out as well."""
+    """Elements excluded by a condition as NaN, for the functions over NaN."""
     a = floating(as_tensor(a), "a", INEXACT)
     return a if where is True else select(where, a, math.nan)
 
@@ -147,7 +147,7 @@ def _spread(ours: Call, root: bool, over_nan_too: bool = False) -> Call:
 
 
 def _over_nan(ours: Call, join: Call) -> Call:
-    """An extreme of what is not NaN, of chosen elements, or of another number, too."""
+    """An extreme of non-NaN elements, of selected elements, or including an initial number."""
 
     def call(
         a: Any, /, axis: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
@@ -181,7 +181,7 @@ def _bin_edges(a: Any, /, bins: Any = 10, range: Any = None, weights: Any = None
 
 
 def _edges_by_rule(a: Any, bins: str, range: Any, weights: Any) -> Any:
-    """The edges that one of NumPy's rules finds; how many there are depends on the values."""
+    """The edges by one of NumPy's rules; their number depends on the values."""
     if weights is not None:
         raise ArgumentError("rules for bins know no weights", op="histogram", argument="weights")
     a = floating(as_tensor(a), "a")

@@ -24,10 +24,10 @@ REASONS = {
     "putmask": _IN_PLACE,
     "unpackbits": _BYTES,
 }
-"""By NumPy's name, with the module in front of it where that is not ``numpy`` itself."""
+"""By qualified NumPy name, without ``numpy`` itself."""
 
 on_values = frozenset(
     "array2string array_repr array_str may_share_memory save savetxt savez savez_compressed"
     " shares_memory".split()
 )
-"""What looks at values, writes them or shows them: it gets arrays, and gives nothing back to us."""
+"""Functions that inspect, write or print values: they get arrays, and return nothing to convert."""

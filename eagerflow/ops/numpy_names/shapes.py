@@ -43,7 +43,7 @@ Call = Callable[..., Any]
 
 
 def flattened(a: Any, axis: Any) -> tuple[Any, int]:
-    """A tensor and the axis to go along: where that is None, the flattened one."""
+    """A tensor and an axis; for a None axis, the flattened tensor."""
     a = as_tensor(a)
     return (reshape(a, (-1,)), 0) if axis is None else (a, axis)
 
@@ -84,7 +84,7 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) ->
 
 
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Equal parts, or parts that begin anywhere, also behind the end."""
+    """Equal parts, or parts with arbitrary starts, also beyond the end."""
     ours = split if isinstance(indices_or_sections, int) else stacking.array_split
     return ours(ary, indices_or_sections, axis=axis)
 
@@ -93,7 +93,7 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 def _places(obj: Any) -> Any:
-    """Places as NumPy has them; they decide about shapes, so they have to be known."""
+    """Indices in NumPy's form; they determine shapes, so they have to be known."""
     if isinstance(obj, slice):
         return obj
     found = as_tensor(obj)._values("places") if not isinstance(obj, int) else np.asarray(obj)
@@ -160,7 +160,7 @@ def _resize(a: Any, new_shape: Any) -> Any:
 
 def _reshape(a: Any, shape: Any, order: str = "C") -> Any:
     a = as_tensor(a)
-    if order != "F":  # "A" and "K" mean rows first, as tensors lie
+    if order != "F":  # "A" and "K" mean row-major, the order of tensors
         return reshape(a, shape)
     # Counted column by column: the axes are reversed before and after.
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)

@@ -1,4 +1,4 @@
-"""Element-wise functions of NumPy's that are no ops, and what their methods do with any of them."""
+"""NumPy's elementwise functions without an op, and the ufunc methods of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sums, products and running totals share: the dtype that they are computed in."""
+"""Common parts of sums, products and cumulative ones: the dtype of the computation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cast_first(x: Any, *args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[
     if dtype is not None:
         try:
             wanted = as_dtype(dtype)
-        except raised_here(EagerflowError):  # told when the attributes are bound
+        except raised_here(EagerflowError):  # reported when the attributes are bound
             return (x, *args), named
         if getattr(x, "dtype", None) != wanted:
             x = astype(x, wanted)
@@ -39,12 +39,12 @@ def cast_first(x: Any, *args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[
 
 
 def accumulator(dtype: Any) -> Any:
-    """``dtype`` for the library's function: only what floats are not departs from its own."""
+    """``dtype`` for the library's function: only non-floats depart from their own."""
     return dtype if dtype in BOOL | INTEGERS else None
 
 
 def conjugate(x: Any) -> Any:
-    """The factor of a gradient rule: conjugated, where it is complex at all."""
+    """The factor of a gradient rule: conjugated if it is complex."""
     return conj(x) if is_complex(x.dtype) else x
 
 

@@ -1,4 +1,4 @@
-"""Running results of an associative function, in as many steps as the length has binary digits."""
+"""Prefix scans of an associative function, in a logarithmic number of steps."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def associative_scan(
     """Running results of an associative function along an axis, as ``jax.lax.associative_scan``.
 
     ``elems`` is a tensor, or a nest of tensors, of one size along ``axis``. ``f(a, b)`` takes two
-    such nests, parts of ``elems`` along the axis, and joins each of ``a`` with that of ``b`` which
-    comes later; it has to be associative, and gives a nest of the same shapes. The result has the
-    nest and shapes of ``elems``: entry i is what entries 0 to i give, or with ``reverse`` entries
-    i to the last, later ones first. ``f`` is called about 2 log2(n) times for n entries, each on
-    many of them. Raises ShapeError where sizes differ, CaptureError where the size is not known.
-    Source: Blelloch, Prefix sums and their applications, 1990.
+    such nests, parts of ``elems`` along the axis, and combines each entry of ``a`` with the later
+    one of ``b``; it has to be associative, and returns a nest of the same shapes. The result has
+    the nest and shapes of ``elems``: entry i combines entries 0 to i, or with ``reverse`` entries i
+    to the last, later ones first. ``f`` is called about 2 log2(n) times for n entries, each on many
+    of them. Raises ShapeError where sizes differ, CaptureError where the size is not known. Source:
+    Blelloch, Prefix sums and their applications, 1990.
 
     >>> ef.associative_scan(ef.multiply, ef.tensor([1.0, 2.0, 3.0, 4.0]))
     Tensor([ 1.,  2.,  6., 24.], float32, cpu:0)
@@ -54,7 +54,7 @@ def associative_scan(
 
 
 def _scanned(join: Callable[[Leaves, Leaves], Leaves], xs: Leaves, axes: list[int]) -> Leaves:
-    """Pairs are joined; their running results are those of odd places, from which others follow."""
+    """Pairs are combined; their scan gives the odd entries, from which the even ones follow."""
     size = xs[0].shape[axes[0]]
     if size < 2:
         return xs

@@ -42,7 +42,7 @@ __all__ = ["cumulative_prod", "cumulative_sum", "diff", "linear_recurrence"]
 
 
 def scan_axis(rank: int, axis: Any) -> int:
-    """The axis of a running total; it may be left out where there is only one."""
+    """The axis of a cumulative op; optional for tensors of one axis."""
     if axis is None and rank != 1:
         raise ShapeError(
             f"axis is needed, since x has {rank} axes",
@@ -65,7 +65,7 @@ def _scan_spec(
 
 
 def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
-    """A kernel that also goes backwards and puts ``first`` in front."""
+    """A kernel that also supports ``reverse`` and an initial ``first``."""
 
     def kernel(
         xp: Namespace, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
@@ -171,7 +171,7 @@ def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
     def own_dtype(
         x: Any, axis: Any = None, include_initial: bool = False, reverse: bool = False
     ) -> Any:
-        # A call with dtype goes the long way, through cast_first.
+        # A call with dtype takes the general path, through cast_first.
         return fast(x, axis, include_initial, reverse)
 
     own: dict[str, Any] = {
@@ -240,11 +240,10 @@ def cumulative_sum(
 ) -> Array:
     """Sums of all elements up to each one, along an axis.
 
-    ``x`` is a tensor with at least one axis, ``axis`` an integer that may be left out where
-    there is only one. ``include_initial`` puts a 0 in front, which makes the result one
-    element longer; ``reverse`` sums from the end. Integers and bools are summed in 64 bits;
-    with ``dtype`` the elements are cast to it first. Raises ShapeError for an axis that does
-    not exist.
+    ``x`` is a tensor with at least one axis, ``axis`` an integer that is optional if there is only
+    one. ``include_initial`` prepends a 0, which makes the result one element longer; ``reverse``
+    sums from the end. Integers and bools are summed in 64 bits; with ``dtype`` the elements are
+    cast to it first. Raises ShapeError for an axis that does not exist.
 
     >>> ef.cumulative_sum(ef.tensor([1.0, 2.0, 3.0]), include_initial=True)
     Tensor([0., 1., 3., 6.], float32, cpu:0)
@@ -258,7 +257,7 @@ def _prod_rule(
     """For each element, the product of those before it times a recurrence over those after.
 
     d/dx[j] of the running products is before[j] * s[j], where s[j] = g[j] + x[j+1] s[j+1].
-    Nothing is divided, so zeros do no harm.
+    There is no division, so zeros are fine.
     """
     at = scan_axis(x.ndim, axis)
     g = _inner_gradient(g, at, include_initial, reverse)
@@ -279,7 +278,7 @@ def _delayed(x: Any, axis: int) -> Any:
 def _product_operator(
     w: Any, x: Any, *, axis: Any, include_initial: bool, reverse: bool, dtype: Any
 ) -> Any:
-    """The rule of ONNX: each round multiplies what is twice as far apart."""
+    """The rule of ONNX: each round multiplies elements twice as far apart."""
     at, x = scan_axis(x.ndim, axis), w.wide(x)
 
     def ones(count: int) -> Any:
@@ -319,11 +318,11 @@ def cumulative_prod(
 ) -> Array:
     """Products of all elements up to each one, along an axis.
 
-    ``x`` is a tensor with at least one axis, ``axis`` an integer that may be left out where
-    there is only one. ``include_initial`` puts a 1 in front, which makes the result one
-    element longer; ``reverse`` multiplies from the end. Integers and bools are multiplied in
-    64 bits; with ``dtype`` the elements are cast to it first. Gradients are right where
-    elements are zero. Raises ShapeError for an axis that does not exist.
+    ``x`` is a tensor with at least one axis, ``axis`` an integer that is optional if there is only
+    one. ``include_initial`` prepends a 1, which makes the result one element longer; ``reverse``
+    multiplies from the end. Integers and bools are multiplied in 64 bits; with ``dtype`` the
+    elements are cast to it first. Gradients are right where elements are zero. Raises ShapeError
+    for an axis that does not exist.
 
     >>> ef.cumulative_prod(ef.tensor([1.0, 2.0, 3.0]), reverse=True)
     Tensor([6., 6., 3.], float32, cpu:0)
@@ -448,11 +447,10 @@ def linear_recurrence(
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
     """Each element minus the one before it along an axis, ``n`` times over.
 
-    ``x`` is a tensor with at least one axis; bools give whether neighbours differ. ``prepend``
-    and ``append`` are put at the ends of ``axis`` first: tensors of the sizes of ``x`` along
-    the other axes, or numbers. The result is ``n`` shorter than that, or empty; ``n=0`` gives
-    ``x`` itself. Raises ShapeError for axes and sizes that do not fit, ArgumentError for ``n``
-    below 0.
+    ``x`` is a tensor with at least one axis; for bools, whether neighbors differ. ``prepend`` and
+    ``append`` are added at the ends of ``axis`` first: tensors of the sizes of ``x`` along the
+    other axes, or numbers. The result is ``n`` shorter than that, or empty; ``n=0`` gives ``x``
+    itself. Raises ShapeError for axes and sizes that do not fit, ArgumentError for ``n`` below 0.
 
     >>> ef.diff(ef.tensor([1, 4, 9, 16]))
     Tensor([3, 5, 7], int64, cpu:0)
@@ -487,7 +485,7 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
 
 
 def _edge(value: Any, argument: str, x: Any, axis: int) -> Any:
-    """What goes to one end of ``x``, with as many axes."""
+    """The values for one end of ``x``, with the same number of axes."""
     if value is None:
         return None
     value = as_operand(value, x)

@@ -90,11 +90,11 @@ def _counted_reference(x: Any, weights: Any, minlength: int, length: Any) -> Any
     batch=Missing("without length, the size of the result depends on values"),
 )
 def bincount(x: Any, weights: Any = None, /, minlength: int = 0, length: int | None = None) -> Any:
-    """How often each integer from 0 on occurs, or the sum of the weights where it does.
+    """The number of occurrences of each nonnegative integer, or the sum of its weights.
 
     ``x`` is a vector of integers from 0 on, ``weights`` one of numbers; the result has ``length``
-    elements, and larger integers are left out; without it, as many as the largest integer needs,
-    and ``minlength`` at least. Raises ArgumentError for negative integers, CaptureError without
+    elements, and larger integers are ignored; by default it is determined by the largest integer,
+    and at least ``minlength``. Raises ArgumentError for negative integers, CaptureError without
     ``length`` while a graph is captured, since the shape depends on values.
 
     >>> ef.bincount(ef.tensor([0, 2, 2]))
@@ -146,11 +146,11 @@ def _digits_reference(x: Any, bins: Any, right: bool) -> Any:
     gradient=Missing("the result is an index, which does not change smoothly"),
 )
 def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
-    """In which bin each element lies, counted from 1; 0 and ``len(bins)`` are outside.
+    """The bin of each element, counted from 1; 0 and ``len(bins)`` are outside.
 
-    ``x`` is a real tensor, ``bins`` a vector of edges that rise or fall; an element on an edge lies
-    in the bin with the larger elements, with ``right`` in the other one. The result is int64.
-    Raises ShapeError for edges that are no vector.
+    ``x`` is a real tensor, ``bins`` a vector of ascending or descending edges; an element on an
+    edge is in the bin with the larger elements, with ``right`` in the other one. The result is
+    int64. Raises ShapeError for edges that are not a vector.
 
     >>> ef.digitize(ef.tensor([0.5, 2.5, 9.0]), ef.tensor([1.0, 2.0, 3.0]))
     Tensor([0, 2, 3], int64, cpu:0)
@@ -171,7 +171,7 @@ def _no_range(limits: Any) -> ArgumentError:
 
 
 def _limits(x: Any, limits: Any) -> tuple[Any, Any]:
-    """The ends of all bins; those of a single value lie one half around it."""
+    """The ends of all bins; for a single value one half around it."""
     if limits is not None:
         if not isinstance(limits, tuple | list) or len(limits) != 2:
             raise _no_range(limits)
@@ -202,7 +202,7 @@ def _edges(x: Any, bins: Any, limits: Any) -> Any:
 
 
 def _binned(columns: list[Any], edges: list[Any], weights: Any, density: bool) -> Any:
-    """How many points lie in each bin; ``columns`` are their coordinates."""
+    """The number of points in each bin; ``columns`` are their coordinates."""
     sizes = [e.shape[0] - 1 for e in edges]
     flat: Any = None
     inside: Any = None
@@ -272,13 +272,13 @@ _HISTOGRAM: dict[str, Any] = {
 def histogram(
     x: Any, weights: Any = None, /, bins: Any = 10, range: Any = None, density: bool = False
 ) -> Any:
-    """How many elements lie in each bin, and the edges of the bins.
+    """The number of elements in each bin, and the edges of the bins.
 
-    ``x`` is a real tensor; ``weights``, of its shape, count in place of ones, and let gradients
-    pass; ``bins`` is a number of equal bins or a vector of rising edges; ``range`` is where the
-    first begins and the last ends, by default the extremes of ``x``. Each bin has its left edge,
-    the last one its right edge, too. ``density`` divides by the widths and by the sum. The results
-    are ``(counts, edges)``. Raises ArgumentError for bins and ranges that are none.
+    ``x`` is a real tensor; ``weights``, of its shape, are summed instead of counts, and get
+    gradients; ``bins`` is a number of equal bins or a vector of rising edges; ``range`` is where
+    the first begins and the last ends, by default the extremes of ``x``. Each bin has its left
+    edge, the last one its right edge, too. ``density`` divides by the widths and by the sum. The
+    results are ``(counts, edges)``. Raises ArgumentError for invalid bins and ranges.
 
     >>> ef.histogram(ef.tensor([1.0, 2.0, 4.0, 5.0]), bins=2)
     (Tensor([2, 2], int64, cpu:0), Tensor([1., 3., 5.], float32, cpu:0))
@@ -301,7 +301,7 @@ def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Any:
     """The edges of the bins that ``ef.histogram`` counts in.
 
     ``x`` is a real tensor, ``bins`` a number of equal bins or a vector of edges, ``range`` where
-    they begin and end. Raises ArgumentError for bins and ranges that are none.
+    they begin and end. Raises ArgumentError for invalid bins and ranges.
 
     >>> ef.histogram_bin_edges(ef.tensor([1.0, 2.0, 5.0]), bins=2)
     Tensor([1., 3., 5.], float32, cpu:0)
@@ -313,13 +313,13 @@ def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Any:
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Any, list[Any]]:
-    """How many points lie in each bin of several dimensions, and the edges along each.
+    """The number of points in each bin of several dimensions, and the edges along each.
 
     ``sample`` is a real tensor of shape (points, dimensions), or a list of one vector for each
     dimension; ``bins`` is a number of bins, or for each dimension a number or a vector of edges;
-    ``range`` tells for each dimension where the bins begin and end, or None; ``weights`` count in
-    place of ones; ``density`` divides by the sizes of the bins and by the sum. Raises ShapeError
-    and ArgumentError for what does not fit.
+    ``range`` has for each dimension the ends of the bins, or None; ``weights`` are summed instead
+    of counts; ``density`` divides by the sizes of the bins and by the sum. Raises ShapeError and
+    ArgumentError for mismatched arguments.
 
     >>> counts, edges = ef.histogramdd(ef.tensor([[0.0, 0.0], [1.0, 3.0]]), bins=2)
     >>> counts.tolist()
@@ -355,11 +355,11 @@ def histogram2d(
     density: bool = False,
     weights: Any = None,
 ) -> Any:
-    """How many points of a plane lie in each bin, and the edges along both axes.
+    """The number of points of a plane in each bin, and the edges along both axes.
 
     ``x`` and ``y`` are vectors of coordinates; ``bins`` is a number of bins, a vector of edges for
     both, or a pair of either; ``range`` is a pair of pairs; ``weights`` and ``density`` are as in
-    ``ef.histogramdd``. The results are ``(counts, x edges, y edges)``. Raises what that raises.
+    ``ef.histogramdd``. The results are ``(counts, x edges, y edges)``. Raises the same errors.
 
     >>> ef.histogram2d(ef.tensor([0.0, 1.0]), ef.tensor([0.0, 3.0]), bins=2)[0].tolist()
     [[1, 0], [0, 1]]

@@ -111,7 +111,8 @@ def average(
 
     ``x`` is a numeric tensor; ``weights`` has its shape, or that of ``axis`` alone: an integer, a
     tuple of integers or None for all axes; ``keepdims`` keeps reduced axes with size 1. With
-    ``returned`` comes the sum of the weights, too. Raises ShapeError for weights that do not fit.
+    ``returned`` the sum of the weights is returned, too. Raises ShapeError for weights that do not
+    fit.
 
     >>> ef.average(ef.tensor([1.0, 4.0]), ef.tensor([3.0, 1.0]))
     Tensor(1.75, float32, cpu:0)
@@ -169,7 +170,7 @@ def _observed(x: Any, y: Any, rowvar: bool) -> Any:
 
 
 def _covariance(x: Any, weights: Any, ddof: Any, reliable: Any) -> Any:
-    """Of rows; ``reliable`` are weights that say how much each column is to be believed."""
+    """Of rows; ``reliable`` are the reliability weights of columns."""
     if weights is None:
         middle = mean(x, axis=1, keepdims=True)
         far, count = subtract(x, middle), float(x.shape[1])
@@ -221,13 +222,13 @@ def cov(
     fweights: Any = None,
     aweights: Any = None,
 ) -> Any:
-    """Covariances of variables of which each has several observations.
+    """Covariances of variables with several observations each.
 
     ``x`` has a variable in each row, and an observation in each column; with ``rowvar=False`` it is
-    the other way around; ``y`` has more variables. The sums are divided by the number of
-    observations less ``ddof``: 1, or 0 with ``bias``. ``fweights`` tell how often each observation
-    came, ``aweights`` how much it weighs. The result has shape (variables, variables), or none for
-    one variable. Raises ShapeError for more than two axes.
+    the other way around; ``y`` has additional variables. The sums are divided by the number of
+    observations less ``ddof``: 1, or 0 with ``bias``. ``fweights`` are the repetition counts of
+    observations, ``aweights`` their weights. The result has shape (variables, variables), or none
+    for one variable. Raises ShapeError for more than two axes.
 
     >>> ef.cov(ef.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     Tensor([[ 1., -1.],
@@ -252,11 +253,11 @@ def cov(
     sizes=Missing("observations have to be counted"),
 )
 def corrcoef(x: Any, y: Any = None, /, rowvar: bool = True) -> Any:
-    """Pearson's correlation coefficients of variables of which each has several observations.
+    """Pearson's correlation coefficients of variables with several observations each.
 
     ``x``, ``y`` and ``rowvar`` are those of ``ef.cov``. The result has shape (variables,
-    variables), or none for one variable; NaN where a variable is constant. Raises ShapeError for
-    more than two axes.
+    variables), or none for one variable; NaN if a variable is constant. Raises ShapeError for more
+    than two axes.
 
     >>> ef.corrcoef(ef.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     Tensor([[ 1., -1.],

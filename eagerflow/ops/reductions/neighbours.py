@@ -72,8 +72,8 @@ def _trapezoid(y: Any, x: Any, dx: Any, axis: int) -> Any:
 def trapezoid(y: Any, x: Any = None, /, dx: Any = 1.0, axis: int = -1) -> Any:
     """Integral along an axis by the trapezoidal rule.
 
-    ``y`` is a numeric tensor; ``x`` are the points at which it was taken, a vector or of the shape
-    of ``y``; without it they are ``dx`` apart. Raises ShapeError for an axis that does not exist.
+    ``y`` is a numeric tensor; ``x`` are the sample points, a vector or of the shape of ``y``; by
+    default they are ``dx`` apart. Raises ShapeError for an axis that does not exist.
 
     >>> ef.trapezoid(ef.tensor([1.0, 2.0, 3.0]), ef.tensor([0.0, 1.0, 3.0]))
     Tensor(6.5, float32, cpu:0)
@@ -84,8 +84,8 @@ def trapezoid(y: Any, x: Any = None, /, dx: Any = 1.0, axis: int = -1) -> Any:
 def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Each element of a flattened tensor minus the one before it.
 
-    ``x`` is a tensor; ``to_begin`` and ``to_end`` are put in front of the differences and behind
-    them: numbers or tensors.
+    ``x`` is a tensor; ``to_begin`` and ``to_end`` are prepended and appended to the differences:
+    numbers or tensors.
 
     >>> ef.ediff1d(ef.tensor([1, 4, 9]), to_begin=0)
     Tensor([0, 3, 5], int64, cpu:0)
@@ -145,7 +145,7 @@ def _slope(f: Any, spacing: Any, at: int, edge_order: int) -> Any:
         inner = _weighted(
             _weights(step(None, -1), step(1, None)), (part(None, -2), part(1, -1), part(2, None))
         )
-    else:  # without the element between, which may be infinite
+    else:  # without the middle element, which may be infinite
         inner = divide(subtract(part(2, None), part(None, -2)), multiply(steps, 2))
     if edge_order == 1:
         first = divide(subtract(part(1, 2), part(0, 1)), step(0, 1))
@@ -288,10 +288,10 @@ _MODES = ("full", "same", "valid")
 
 
 def _whole(a: Any, v: Any) -> Any:
-    """All sums of products of one vector and another one, turned, that is moved along it."""
+    """All sums of products of one vector with another, reversed and sliding one."""
     n, m = a.shape[0], v.shape[0]
     products = multiply(reshape(a, (n, 1)), reshape(v, (1, m)))
-    # Rows that are one longer than the result lie shifted by one each, when the ends are cut off.
+    # Rows that are one longer than the result are shifted by one each after the ends are cut off.
     flat = reshape(pad(products, ((0, 0), (0, n))), (n * (n + m),))
     return total(reshape(flat[: n * (n + m - 1)], (n, n + m - 1)), axis=0, dtype=products.dtype)
 
@@ -337,7 +337,7 @@ def convolve(a: Any, v: Any, /, mode: str = "full") -> Any:
     ``a`` and ``v`` are numeric vectors of n and m elements; ``mode`` is ``"full"`` for all
     n + m - 1 sums, ``"same"`` for the middle ones, as many as the longer vector has, or ``"valid"``
     for those of all elements of the shorter one. It takes n times m numbers of memory; ``ef.conv``
-    is for batches of signals. Raises ShapeError for what is no vector or empty.
+    is for batches of signals. Raises ShapeError for tensors that are not vectors or empty.
 
     >>> ef.convolve(ef.tensor([1.0, 2.0]), ef.tensor([1.0, -1.0, 3.0]))
     Tensor([1., 1., 1., 6.], float32, cpu:0)
@@ -349,10 +349,10 @@ def convolve(a: Any, v: Any, /, mode: str = "full") -> Any:
 
 @composed(reference=lambda a, v, mode: np.correlate(a, v, mode), **_CONVOLUTION)
 def correlate(a: Any, v: Any, /, mode: str = "valid") -> Any:
-    """Sums of products of one vector and another one, conjugated, that is moved along it.
+    """Cross-correlation: sums of products of a vector with a sliding, conjugated one.
 
     ``a`` and ``v`` are numeric vectors; ``mode`` is that of ``ef.convolve``. Raises ShapeError for
-    what is no vector or empty.
+    tensors that are not vectors or empty.
 
     >>> ef.correlate(ef.tensor([1.0, 2.0, 3.0]), ef.tensor([0.0, 1.0, 0.5]), mode="same")
     Tensor([2. , 3.5, 3. ], float32, cpu:0)

@@ -44,7 +44,7 @@ def _order(ord: Any) -> float:
 
 
 def _direction(x: Any) -> Any:
-    """X / |x|, and 0 at 0: which way the magnitude grows."""
+    """X / |x|, and 0 at 0: the direction in which the magnitude grows."""
     return multiply(x, safe_reciprocal(magnitude(x))) if is_complex(x.dtype) else sign(x)
 
 
@@ -104,12 +104,12 @@ def vector_norm(
 ) -> Array:
     """Norm of the vectors along axes.
 
-    ``x`` is a tensor of floats or complex numbers, ``axis`` an integer, a tuple of integers or
-    None for all axes; ``keepdims`` keeps reduced axes with size 1. ``ord`` is 2 for the
-    Euclidean length, 1 for the sum of magnitudes, inf and -inf for the largest and smallest
-    magnitude, 0 for the number of elements that are not 0, else p of
-    ``sum(|x| ** p) ** (1 / p)``. The gradient at a vector of zeros is 0. Raises ShapeError
-    for an axis that does not exist, DTypeError for another ``ord``.
+    ``x`` is a tensor of floats or complex numbers, ``axis`` an integer, a tuple of integers or None
+    for all axes; ``keepdims`` keeps reduced axes with size 1. ``ord`` is 2 for the Euclidean
+    length, 1 for the sum of magnitudes, inf and -inf for the largest and smallest magnitude, 0 for
+    the number of nonzero elements, otherwise p of ``sum(|x| ** p) ** (1 / p)``. The gradient at a
+    vector of zeros is 0. Raises ShapeError for an axis that does not exist, DTypeError for another
+    ``ord``.
 
     >>> ef.linalg.vector_norm(ef.tensor([[3.0, 4.0], [0.0, 2.0]]), axis=-1)
     Tensor([5., 2.], float32, cpu:0)
@@ -189,7 +189,7 @@ def _no_order(ord: Any) -> EagerflowError:
 
 
 def _largest(x: Any) -> Any:
-    """The largest of numbers that are not negative; 0 of none."""
+    """The maximum of nonnegative numbers; 0 if there are none."""
     return total(x, axis=-1) if x.shape[-1] == 0 else largest(x, axis=-1)
 
 
@@ -229,11 +229,11 @@ def _vectors_and_matrices(rng: np.random.Generator, dtype: DType) -> list[Sample
 def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Norm of vectors or matrices, as ``numpy.linalg.norm`` chooses.
 
-    ``x`` is a tensor of floats or complex numbers. An integer ``axis`` holds vectors, a pair
-    of axes holds matrices; without ``axis``, all elements are one vector if there is no
-    ``ord`` either, else ``x`` has one or two axes. ``ord`` is as for ``vector_norm`` and
-    ``matrix_norm``; None is 2 for vectors and ``"fro"`` for matrices. ``keepdims`` keeps
-    reduced axes with size 1. Raises ShapeError for axes that do not exist or are too many.
+    ``x`` is a tensor of floats or complex numbers. An integer ``axis`` is that of vectors, a pair
+    of axes that of matrices; without ``axis``, all elements are one vector if there is no ``ord``
+    either, otherwise ``x`` has one or two axes. ``ord`` is as for ``vector_norm`` and
+    ``matrix_norm``; None is 2 for vectors and ``"fro"`` for matrices. ``keepdims`` keeps reduced
+    axes with size 1. Raises ShapeError for axes that do not exist or are too many.
 
     >>> ef.linalg.norm(ef.tensor([[3.0, 4.0], [0.0, 2.0]]), axis=1)
     Tensor([5., 2.], float32, cpu:0)

@@ -1,4 +1,4 @@
-"""Reductions and running totals of those elements that are not NaN."""
+"""Reductions and cumulative ops over elements that are not NaN."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _mean_of(row: list[Any]) -> Any:
 
 
 def _counted(x: Any, axis: Any, dtype: Any) -> Any:
-    """How many elements are no NaN; the reduced axes are kept."""
+    """The number of elements that are not NaN; the reduced axes are kept."""
     return total(astype(logical_not(isnan(x)), dtype), axis=axis, keepdims=True)
 
 
@@ -138,13 +138,13 @@ def _mean(x: Any, axis: Any) -> Any:
 
 
 def _without(y: Any, axis: Any, keepdims: bool) -> Any:
-    """A result whose reduced axes were kept."""
+    """A result with kept reduced axes."""
     return y if keepdims else total(y, axis=axis)
 
 
 @_reduced(_mean_of)
 def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    """Mean of the elements over axes that are not NaN; NaN where there is none.
+    """Mean of the elements over axes that are not NaN; NaN if there are none.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. Integers and bools give float32. Raises ShapeError
@@ -177,8 +177,8 @@ def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: floa
 
     ``x`` is a tensor of numbers, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations, of complex numbers
-    of their magnitudes, is divided by the number of elements less ``correction``; NaN where that
-    is not above 0. Raises ShapeError for an axis that does not exist.
+    of their magnitudes, is divided by the number of elements less ``correction``; NaN if that is
+    not positive. Raises ShapeError for an axis that does not exist.
 
     >>> ef.nanvar(ef.tensor([1.0, ef.nan, 3.0]))
     Tensor(1., float32, cpu:0)
@@ -191,7 +191,7 @@ def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: floa
 def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     """Standard deviation of the elements over axes that are not NaN: the root of ``ef.nanvar``.
 
-    Raises what that raises.
+    Raises the same errors.
 
     >>> ef.nanstd(ef.tensor([1.0, ef.nan, 3.0]))
     Tensor(1., float32, cpu:0)
@@ -216,7 +216,7 @@ _REAL: dict[str, Any] = {"dtypes": REAL | BOOL}
 
 @_reduced(max, **_REAL)
 def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    """The largest element over axes that is not NaN; NaN where there is none.
+    """The largest element over axes that is not NaN; NaN if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. Raises ShapeError where a reduced axis has size 0,
@@ -230,7 +230,7 @@ def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 @_reduced(min, **_REAL)
 def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    """The smallest element over axes that is not NaN; NaN where there is none.
+    """The smallest element over axes that is not NaN; NaN if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. Raises ShapeError where a reduced axis has size 0,
@@ -265,7 +265,7 @@ def _places(function: Any) -> Any:
 
 @_places(max)
 def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    """Index of the largest element along an axis that is not NaN; 0 where there is none.
+    """Index of the largest element along an axis that is not NaN; 0 if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
     row-major order; ``keepdims`` keeps the reduced axes with size 1. The result is int64. Raises
@@ -279,7 +279,7 @@ def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 @_places(min)
 def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
-    """Index of the smallest element along an axis that is not NaN; 0 where there is none.
+    """Index of the smallest element along an axis that is not NaN; 0 if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
     row-major order; ``keepdims`` keeps the reduced axes with size 1. The result is int64. Raises

@@ -1,4 +1,4 @@
-"""Medians, quantiles and percentiles: between which of the sorted elements they lie."""
+"""Medians, quantiles and percentiles, interpolated between sorted elements."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _PLOTTING = {
 
 
 def _step(place: Any, at_step: Any) -> Any:
-    """The element after a place, and ``at_step`` of the way to it where the place is exact."""
+    """The element after a position, and the weight ``at_step`` if the position is exact."""
     low = floor(place)
     return add(low, where(equal(place, low), at_step, 1.0))
 
@@ -88,7 +88,7 @@ def _nearest_even(place: Any) -> Any:
 
 
 def _places(method: Any, last: Any, q: Any) -> Any:
-    """Where quantiles lie among the sorted elements, between the first and the last one."""
+    """The positions of quantiles among the sorted elements, clipped to their range."""
     if method in _CHOICES:
         found = _CHOICES[method](last, q)
     elif method in _PLOTTING:
@@ -107,7 +107,7 @@ def _places(method: Any, last: Any, q: Any) -> Any:
 
 
 def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
-    """Probabilities in float64, in which places among many elements are exact; beside ``x``."""
+    """Probabilities in float64, in which positions among many elements are exact; with ``x``."""
     found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
     most = 100 if hundred else 1
     if type(q) is Number and q.assumptions is not None:  # other numbers are traced by themselves
@@ -136,7 +136,7 @@ def _rows(x: Any, axis: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
 
 
 def _last(rows: Any, ignored: bool) -> Any:
-    """The index of the last element, in float64; ``ignored``: of the last one that is no NaN."""
+    """The index of the last element, in float64; ``ignored``: of the last one that is not NaN."""
     if ignored:
         numbers = astype(logical_not(isnan(rows)), "float64")
         return subtract(total(numbers, axis=-1, keepdims=True), 1)
@@ -147,7 +147,7 @@ def _last(rows: Any, ignored: bool) -> Any:
 
 
 def _between(ordered: Any, places: Any) -> Any:
-    """Elements of sorted rows, and between them where places are no whole numbers."""
+    """Elements of sorted rows, interpolated at fractional positions."""
     where_low = floor(stop_gradient(places))
     low, high = (astype(place, "int64") for place in (where_low, ceil(stop_gradient(places))))
     if places.ndim == 1:
@@ -164,7 +164,7 @@ def _between(ordered: Any, places: Any) -> Any:
 
 
 def _by_weight(rows: Any, weights: Any, q: Any, method: Any) -> Any:
-    """The sorted rows, and the places where shares of all weight are reached."""
+    """The sorted rows, and the positions where shares of the total weight are reached."""
     if method != "inverted_cdf":
         raise ArgumentError(
             f"{short_repr(method)} takes no weights", argument="method", expected="'inverted_cdf'"
@@ -173,7 +173,7 @@ def _by_weight(rows: Any, weights: Any, q: Any, method: Any) -> Any:
     ordered = take_along_axis(rows, order, -1)
     summed = cumulative_sum(astype(take_along_axis(weights, order, -1), "float64"), axis=-1)
     reached = divide(summed, part_of(summed, rows.ndim - 1, -1, None))
-    reached = where(equal(reached, 0), -1, reached)  # what weighs nothing is passed
+    reached = where(equal(reached, 0), -1, reached)  # elements without weight are skipped
     before = less(expand_dims(reached, -1), q)
     places = total(astype(before, "float64"), axis=-2)
     return ordered, minimum(places, _last(rows, False))
@@ -246,7 +246,7 @@ def _quantile_samples(most: float) -> Any:
 
 
 def _along(function: Callable[[list[float], float], float], most: float = 1) -> Any:
-    """A reference that sorts each row and asks ``function`` for a share of it."""
+    """A reference that sorts each row and computes a share of it by ``function``."""
 
     def reference(x: Any, q: Any = 0.5, axis: Any = None, *, keepdims: bool, **more: Any) -> Any:
         x = np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32)
@@ -330,8 +330,8 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
-    ``keepdims`` keeps reduced axes with size 1. Integers and bools give float32; NaN where there is
-    one. Raises ShapeError where a reduced axis has size 0, DTypeError for complex numbers.
+    ``keepdims`` keeps reduced axes with size 1. Integers and bools give float32; NaN if an element
+    is NaN. Raises ShapeError where a reduced axis has size 0, DTypeError for complex numbers.
 
     >>> ef.median(ef.tensor([[1.0, 9.0, 2.0], [4.0, 3.0, 8.0]]), axis=1)
     Tensor([2., 4.], float32, cpu:0)
@@ -363,14 +363,14 @@ def quantile(
     keepdims: bool = False,
     weights: Any = None,
 ) -> Any:
-    """What lies above shares ``q`` of the elements over axes.
+    """The quantiles ``q`` of the elements over axes.
 
     ``x`` is a real tensor, ``q`` a number from 0 to 1 or a tensor of them, whose axes come first in
     the result; ``axis`` is an integer, a tuple of integers or None for all axes; ``keepdims`` keeps
     reduced axes with size 1. ``method`` is one of those of Hyndman and Fan ("Sample quantiles in
     statistical packages", 1996), as NumPy calls them, or "lower", "higher", "midpoint", "nearest".
     ``weights``, of the shape of ``x`` or along its one ``axis``, are for ``"inverted_cdf"``.
-    Integers give float32; NaN where there is one. Raises ShapeError where a reduced axis has size
+    Integers give float32; NaN if an element is NaN. Raises ShapeError where a reduced axis has size
     0, ArgumentError for other methods and shares.
 
     >>> ef.quantile(ef.tensor([1.0, 2.0, 4.0, 8.0]), [0.25, 0.5])
@@ -389,9 +389,9 @@ def percentile(
     keepdims: bool = False,
     weights: Any = None,
 ) -> Any:
-    """What lies above ``q`` per cent of the elements over axes: ``ef.quantile`` of ``q / 100``.
+    """The percentiles ``q`` of the elements over axes: ``ef.quantile`` of ``q / 100``.
 
-    Raises what that raises.
+    Raises the same errors.
 
     >>> ef.percentile(ef.tensor([1.0, 2.0, 4.0, 8.0]), 50)
     Tensor(3., float32, cpu:0)
@@ -411,7 +411,7 @@ def nanquantile(
 ) -> Any:
     """The quantiles over axes of those elements that are not NaN: see ``ef.quantile``.
 
-    NaN where no element is left. Raises what that raises.
+    NaN where no element is left. Raises the same errors.
 
     >>> ef.nanquantile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 0.5)
     Tensor(4., float32, cpu:0)
@@ -431,7 +431,7 @@ def nanpercentile(
 ) -> Any:
     """The percentiles over axes of those elements that are not NaN: see ``ef.quantile``.
 
-    NaN where no element is left. Raises what that raises.
+    NaN where no element is left. Raises the same errors.
 
     >>> ef.nanpercentile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 50)
     Tensor(4., float32, cpu:0)

@@ -40,7 +40,7 @@ def _spec(x: TensorSpec, axis: Any = None, reverse: bool = False) -> TensorSpec:
 
 
 def _numpy_scan(ufunc: Any) -> Callable[..., Any]:
-    """What NumPy's ufunc gives of all elements up to each one, also from the end."""
+    """A NumPy ufunc accumulated over elements, also from the end."""
 
     def kernel(x: Any, axis: Any = None, reverse: bool = False) -> Any:
         at = scan_axis(x.ndim, axis)
@@ -128,7 +128,7 @@ def _running(ufunc: Any, function: Any, *, on_complex: Any = None, **facts: Any)
 
 
 def _places(y: Any, x: Any, at: int, reverse: bool) -> Any:
-    """Where each extreme is: the nearest place at which one was met."""
+    """The index of each extreme: the nearest position at which it occurs."""
     size = x.shape[at]
     places = reshape(arange(size, device=str(x.device)), (size, *(1,) * (x.ndim - 1 - at)))
     met = logical_or(equal(x, y), not_equal(x, x))
@@ -159,9 +159,9 @@ _EXTREME: dict[str, Any] = {
 def cummax(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """The largest element up to each one along an axis; NaN from the first one on.
 
-    ``x`` is a real tensor with at least one axis, ``axis`` an integer that may be left out where
-    there is only one; ``reverse`` begins at the end. The gradient goes to the nearest of equal
-    largest elements. Raises ShapeError for an axis that does not exist, DTypeError for complex.
+    ``x`` is a real tensor with at least one axis, ``axis`` an integer that is optional if there is
+    only one; ``reverse`` begins at the end. The gradient goes to the nearest of equal largest
+    elements. Raises ShapeError for an axis that does not exist, DTypeError for complex.
 
     >>> ef.cummax(ef.tensor([1.0, 3.0, 2.0, 4.0]))
     Tensor([1., 3., 3., 4.], float32, cpu:0)
@@ -173,9 +173,9 @@ def cummax(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = Fal
 def cummin(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """The smallest element up to each one along an axis; NaN from the first one on.
 
-    ``x`` is a real tensor with at least one axis, ``axis`` an integer that may be left out where
-    there is only one; ``reverse`` begins at the end. The gradient goes to the nearest of equal
-    smallest elements. Raises ShapeError for an axis that does not exist, DTypeError for complex.
+    ``x`` is a real tensor with at least one axis, ``axis`` an integer that is optional if there is
+    only one; ``reverse`` begins at the end. The gradient goes to the nearest of equal smallest
+    elements. Raises ShapeError for an axis that does not exist, DTypeError for complex.
 
     >>> ef.cummin(ef.tensor([3.0, 1.0, 2.0, 0.0]))
     Tensor([3., 1., 1., 0.], float32, cpu:0)
@@ -184,7 +184,7 @@ def cummin(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = Fal
 
 
 def _extreme_of(xp: Namespace, name: str) -> Callable[[Any, Any], Any]:
-    """The function of the standard, which is for numbers alone, for truth values as well."""
+    """The function of the standard, extended from numbers to bools."""
     logical = {"maximum": "logical_or", "minimum": "logical_and"}[name]
     return lambda a, b: getattr(xp, logical if a.dtype == xp.bool else name)(a, b)
 
@@ -233,10 +233,10 @@ def _complex_logcumsumexp(xp: Namespace, x: Any, axis: Any = None, reverse: bool
 def logcumsumexp(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """Logarithm of the sum of the exponentials of all elements up to each one, along an axis.
 
-    ``x`` is a tensor with at least one axis, integers are taken as float32; ``axis`` may be left
-    out where there is only one; ``reverse`` begins at the end. Nothing overflows on the way. Of
-    complex numbers it is the principal logarithm, with an imaginary part from -π to π. Raises
-    ShapeError for an axis that does not exist, DTypeError for what is not a number.
+    ``x`` is a tensor with at least one axis, integers are taken as float32; ``axis`` is optional if
+    there is only one; ``reverse`` begins at the end. There is no intermediate overflow. Of complex
+    numbers it is the principal logarithm, with an imaginary part from -π to π. Raises ShapeError
+    for an axis that does not exist, DTypeError for non-numeric dtypes.
 
     >>> ef.logcumsumexp(ef.tensor([0.0, 0.0, 0.0]))
     Tensor([0.    , 0.6931, 1.0986], float32, cpu:0)

@@ -47,9 +47,9 @@ def _sets(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     gradient=Missing("the result is a truth value"),
 )
 def isin(x: Any, test_elements: Any, /, invert: bool = False) -> Any:
-    """Whether each element is one of others; with ``invert``, whether it is none of them.
+    """Whether each element is in a set; with ``invert``, whether it is not.
 
-    ``x`` and ``test_elements`` are real tensors, arrays or numbers of any shapes; NaN is like none.
+    ``x`` and ``test_elements`` are real tensors, arrays or numbers of any shapes; NaN is in no set.
     Raises DTypeError for complex numbers.
 
     >>> ef.isin(ef.tensor([1, 2, 5]), [2, 3, 5])
@@ -61,7 +61,7 @@ def isin(x: Any, test_elements: Any, /, invert: bool = False) -> Any:
         found = zeros(x.shape, "bool", str(x.device))
     else:
         places = searchsorted(values, x)
-        # Past the end there is none; the last one differs, then.
+        # There is none past the end; the last one differs, then.
         last = subtract(searchsorted(values, values[-1], side="right"), 1)
         found = equal(take(values, minimum(places, last), axis=0), x)
     return logical_not(found) if invert else found
@@ -90,9 +90,9 @@ def union1d(x1: Any, x2: Any) -> Any:
 def intersect1d(x1: Any, x2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """The values that two tensors have in common, in ascending order.
 
-    ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` promises that no value
-    comes twice in either; with ``return_indices`` come the places of the values in both. Raises
-    CaptureError while a graph is captured, since the shape depends on values.
+    ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` asserts that no value
+    is repeated in either; with ``return_indices`` the indices of the values in both are returned.
+    Raises CaptureError while a graph is captured, since the shape depends on values.
 
     >>> ef.intersect1d(ef.tensor([3, 1, 2]), [2, 3, 5])
     Tensor([2, 3], int64, cpu:0)
@@ -109,8 +109,8 @@ def intersect1d(x1: Any, x2: Any, assume_unique: bool = False, return_indices: b
 def setdiff1d(x1: Any, x2: Any, assume_unique: bool = False) -> Any:
     """The different values of one tensor that another does not have, in ascending order.
 
-    ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` promises that no value
-    comes twice in ``x1``, whose order is kept then. Raises CaptureError while a graph is captured,
+    ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` asserts that no value
+    is repeated in ``x1``, whose order is kept then. Raises CaptureError while a graph is captured,
     since the shape depends on values.
 
     >>> ef.setdiff1d(ef.tensor([3, 1, 2, 3]), [2])
@@ -123,8 +123,8 @@ def setdiff1d(x1: Any, x2: Any, assume_unique: bool = False) -> Any:
 def setxor1d(x1: Any, x2: Any, assume_unique: bool = False) -> Any:
     """The values that just one of two tensors has, in ascending order.
 
-    ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` promises that no value
-    comes twice in either. Raises CaptureError while a graph is captured, since the shape depends on
+    ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` asserts that no value
+    is repeated in either. Raises CaptureError while a graph is captured, since the shape depends on
     values.
 
     >>> ef.setxor1d(ef.tensor([3, 1]), [1, 2])

@@ -40,7 +40,7 @@ from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
-# What the row-wise ops here share ----------------------------------------------------------------
+# Common parts of row-wise ops ---------------------------------------------------------------------
 
 
 def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
@@ -72,7 +72,7 @@ def row_samples(count: int) -> Callable[..., list[Sample]]:
 
 
 def row_errors(count: int) -> Callable[[Any], list[ErrorSample]]:
-    """What an op of ``count`` arrays of one shape refuses."""
+    """The error samples of an op of ``count`` arrays of one shape."""
 
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
         args = (np.ones((1, 3)), *[np.ones((2, 3))] * (count - 1))
@@ -95,7 +95,7 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
 
 
 def _row_op(body: generated.Body, count: int, *, on_complex: Any = None, **facts: Any) -> Any:
-    """An op of ``count`` arrays and an axis, whose formula for each row is ``body``.
+    """An op of ``count`` arrays and an axis, with the formula ``body`` for each row.
 
     ``on_complex(xp, *arrays, axis)`` computes it of complex numbers, if it takes them.
     """
@@ -129,7 +129,7 @@ def _top(xp: Namespace, x: Any, axis: Any) -> Any:
 
 
 def _by_body(body: generated.Body, xp: Namespace, axis: int, x: Array, *more: Array) -> Array:
-    """What an op of rows gives on arrays of any library."""
+    """The result of an op of rows on arrays of any library."""
     at = normalize_axis(axis, x.ndim)
     return whole_rows(body, xp, at, x, *more) if x.size else xp.zeros(x.shape, dtype=x.dtype)
 
@@ -321,7 +321,7 @@ def log_softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1
 
 def _logsumexp_body(s: Any, x: Any) -> Any:
     top = s.max(x, "n")
-    # Of nothing but -inf, and of +inf, the differences would be NaN.
+    # The differences would be NaN for only -inf, and for +inf.
     top = s.select(s.isfinite(top), top, 0.0)
     return s.add(s.log(s.sum(s.exp(s.subtract(x, top)), "n")), top)
 
@@ -381,8 +381,8 @@ def logsumexp(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool =
     """The logarithm of the sum of exp(x) over axes, without overflow.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all axes;
-    ``keepdims`` keeps reduced axes with size 1. Integers give float32. Of nothing, and where all
-    elements are -inf, it is -inf, with a gradient of 0. Of complex numbers it is the principal
+    ``keepdims`` keeps reduced axes with size 1. Integers give float32. It is -inf, with a gradient
+    of 0, if there are no elements, or all are -inf. For complex numbers it is the principal
     logarithm. Raises ShapeError for an axis that does not exist.
 
     >>> ef.logsumexp(ef.tensor([[0.0, 0.0], [1000.0, -ef.inf]]), axis=1)

@@ -1,4 +1,4 @@
-"""Sorting along an axis, the largest elements, and places in sorted values."""
+"""Sorting along an axis, top k, and search in sorted values."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _sort_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
             x = distinct(rng, dtype, shape)
             found.append(Sample((x,), {"axis": axis, "descending": descending}))
     x = distinct(rng, dtype, (4, 6))
-    # The order of equal elements is free where it need not be stable.
+    # The order of equal elements is arbitrary unless it has to be stable.
     found.append(Sample((x[::2, ::-1],), {"stable": dtype.kind in "bui"}))
     found.append(Sample((x.T,), {"axis": 0, "descending": True}))
     found.append(Sample((np.broadcast_to(x[0], (2, 6)),), {}))
@@ -111,7 +111,7 @@ def _places(row: list[Any], descending: bool) -> list[int]:
 
 
 def _in_order(w: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    """Elements in order, and their places, by ONNX: the first of all."""
+    """Elements in order, and their indices, by ONNX: the first ones of all."""
     at = normalize_axis(axis, x.ndim)
     count = w.shape([x.shape[at]])
     return w.TopK(x, count, axis=at, largest=int(descending), dtypes=(x.dtype, "int64"))
@@ -393,7 +393,7 @@ def _check_sorter(xp: Namespace, sorter: Any) -> None:
 
 
 def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str) -> Any:
-    """The rule of ONNX: how many values are below each point."""
+    """The rule of ONNX: the number of values below each point."""
     if sorter is not None:
         shape = values.shape
         values = w.GatherElements(values, w.index(sorter), axis=len(shape) - 1)
@@ -436,10 +436,10 @@ def searchsorted(
 ) -> Array:
     """Where values would have to be put to keep sorted values in order.
 
-    ``x1`` is a tensor in ascending order along its last axis, or brought into it by the indices
-    in ``sorter``; ``x2`` holds the values: of any shape where ``x1`` has one axis, else some for
-    each of its rows, shape (..., values). ``side`` says which place among equal ones: ``"left"``
-    of them or ``"right"``. The result is int64. Raises ShapeError where shapes do not fit.
+    ``x1`` is a tensor in ascending order along its last axis, or sorted by the indices in
+    ``sorter``; ``x2`` has the values: of any shape if ``x1`` has one axis, otherwise some for each
+    of its rows, shape (..., values). ``side`` is the position relative to equal ones: ``"left"`` or
+    ``"right"``. The result is int64. Raises ShapeError where shapes do not fit.
 
     >>> ef.searchsorted(ef.tensor([1.0, 2.0, 4.0]), ef.tensor([2.0, 9.0]))
     Tensor([1, 3], int64, cpu:0)

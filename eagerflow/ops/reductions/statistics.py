@@ -31,7 +31,7 @@ def _reduced_sizes(x: Any, axis: Any) -> list[Any]:
 
 
 def reduced_count(x: Any, axis: Any) -> Any:
-    """Number of elements in each reduced group: an integer, or a tensor where it is symbolic."""
+    """Number of elements in each reduced group: an integer, or a tensor if it is symbolic."""
     count = product(_reduced_sizes(x, axis))
     if isinstance(count, int):
         return count
@@ -41,7 +41,7 @@ def reduced_count(x: Any, axis: Any) -> Any:
 
 @in_float32
 def share_of(g: Any, count: Any) -> Any:
-    """A gradient in equal shares for so many elements; narrow floats need not hold the count."""
+    """A gradient divided by the number of elements; the count need not fit into narrow floats."""
     return g / count
 
 
@@ -68,7 +68,7 @@ def _mean_of(row: list[Any]) -> Any:
 
 
 def _mean_operator(w: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    """The rule of ONNX, where the mean of nothing is 0."""
+    """The rule of ONNX, where the mean of no elements is 0."""
     if 0 in _reduced_sizes(x, axis):
         return w.filled(math.nan)
     return w.reduce("ReduceMean", x, axis, keepdims)
@@ -168,7 +168,7 @@ def _check_correction(correction: Any) -> None:
 
 
 def _free(x: Any, axis: Any, correction: float) -> Any:
-    """What a sum of squared deviations is divided by."""
+    """The divisor of a sum of squared deviations."""
     return reduced_count(x, axis) - correction
 
 
@@ -179,7 +179,7 @@ def _var_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, correction: flo
 
 def _std_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
     g, y = expand_reduced(g, x, axis, keepdims), expand_reduced(y, x, axis, keepdims)
-    # Of a constant, y and all deviations are 0, and any divisor makes the gradient 0.
+    # For a constant, y and all deviations are 0, and any divisor makes the gradient 0.
     divisor = (y + (y == 0).astype(y.dtype)) * _free(x, axis, correction)
     return (x - mean(x, axis=axis, keepdims=True)) * (g / divisor)
 

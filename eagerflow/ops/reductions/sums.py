@@ -39,15 +39,15 @@ _COUNT_RESULT = Missing("the result is a count, which does not change smoothly")
 
 
 MIN_COMPILED_ELEMENTS = 1 << 14
-"""From which machine code reduces floats in less time than NumPy."""
+"""From so many floats on, machine code is faster than NumPy."""
 
 
 def reduced_by(name: str, body: Any) -> dict[str, Any]:
-    """The kernels of a reduction that is a ufunc's, over all axes unless told otherwise.
+    """The kernels of a reduction by a ufunc, over all axes by default.
 
-    On large arrays of floats the ``body`` of its rows is machine code. Were ``dtype`` handed
-    through to the hot path, NumPy would accumulate in it: 5,000 ones in bfloat16 make 256. The
-    TypeError sends such calls the long way, through ``cast_first``.
+    On large arrays of floats the ``body`` of its rows is machine code. If ``dtype`` were passed to
+    the hot path, NumPy would accumulate in it: 5,000 ones in bfloat16 sum to 256. The TypeError
+    sends such calls to the general path, through ``cast_first``.
     """
     reduce: Any = getattr(np, name).reduce
 
@@ -171,10 +171,10 @@ def sum(
 ) -> Array:
     """Sum of the elements over axes.
 
-    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
-    axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools are summed in 64
-    bits; with ``dtype`` the elements are cast to it first, and bools added as ``or`` does. The
-    sum of nothing is 0. Raises ShapeError for an axis that does not exist.
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. Integers and bools are summed in 64 bits; with
+    ``dtype`` the elements are cast to it first, and bools are added by ``or``. The sum of no
+    elements is 0. Raises ShapeError for an axis that does not exist.
 
     >>> ef.sum(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=-1, keepdims=True)
     Tensor([[3.],
@@ -228,11 +228,10 @@ def prod(
 ) -> Array:
     """Product of the elements over axes.
 
-    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
-    axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools are multiplied in
-    64 bits and wrap around; with ``dtype`` the elements are cast to it first. The product
-    of nothing is 1. Gradients are right where elements are zero. Raises ShapeError for an
-    axis that does not exist.
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. Integers and bools are multiplied in 64 bits and
+    wrap around; with ``dtype`` the elements are cast to it first. The product of no elements is 1.
+    Gradients are correct for zero elements. Raises ShapeError for an axis that does not exist.
 
     >>> ef.prod(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     Tensor([3., 8.], float32, cpu:0)
@@ -292,7 +291,7 @@ def _extreme_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 @_extreme("maximum", "ReduceMax", builtins.max)
 def max(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    """The largest element over axes; NaN where there is one.
+    """The largest element over axes; NaN if an element is NaN.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. Equal largest elements share the gradient.
@@ -306,7 +305,7 @@ def max(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
 
 @_extreme("minimum", "ReduceMin", builtins.min)
 def min(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    """The smallest element over axes; NaN where there is one.
+    """The smallest element over axes; NaN if an element is NaN.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. Equal smallest elements share the gradient.
@@ -349,11 +348,11 @@ def _logical(ufunc: str, reference: Any) -> Any:
 
 @_logical("logical_or", builtins.any)
 def any(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    """Whether any element over axes is true, which is: not zero.
+    """Whether any element over axes is true (nonzero).
 
-    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
-    axes; ``keepdims`` keeps reduced axes with size 1. Of nothing, none is true; NaN is not
-    zero. Raises ShapeError for an axis that does not exist.
+    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. The result is false if there are no elements; NaN
+    is true. Raises ShapeError for an axis that does not exist.
 
     >>> ef.any(ef.tensor([[True, False], [False, False]]), axis=1)
     Tensor([ True, False], bool, cpu:0)
@@ -363,11 +362,11 @@ def any(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
 
 @_logical("logical_and", builtins.all)
 def all(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    """Whether all elements over axes are true, which is: not zero.
+    """Whether all elements over axes are true (nonzero).
 
-    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
-    axes; ``keepdims`` keeps reduced axes with size 1. Of nothing, all are true; NaN is not
-    zero. Raises ShapeError for an axis that does not exist.
+    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. The result is true if there are no elements; NaN is
+    true. Raises ShapeError for an axis that does not exist.
 
     >>> ef.all(ef.tensor([[True, True], [False, True]]), axis=1)
     Tensor([ True, False], bool, cpu:0)
@@ -376,7 +375,7 @@ def all(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
 
 
 def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    # The sum of a comparison: np.count_nonzero does this too where there is an axis.
+    # The sum of a comparison, as np.count_nonzero does for an axis.
     return add_up(array != 0, axis, None, None, keepdims)
 
 
@@ -409,7 +408,7 @@ def count_nonzero(
 
 
 def _searched_axis(axis: Any, rank: int) -> int | None:
-    """The axis counted from the front; None for all, which 0 and -1 mean where there are none."""
+    """The axis counted from the front; None for all, also for 0 and -1 on 0-d tensors."""
     return None if axis is None or not reduced_axes(axis, rank) else normalize_axis(axis, rank)
 
 

@@ -1,4 +1,4 @@
-"""The different values of a tensor: how many there are is known only from the values."""
+"""The unique values of a tensor, whose number depends on the values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_va
 
 
 class UniqueAll(NamedTuple):
-    """Different values, where each is first, which of them each element is, and how many are."""
+    """Unique values, their first indices, the inverse indices, and the counts."""
 
     values: Tensor
     indices: Tensor
@@ -26,7 +26,7 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """Different values, and how often each occurs."""
+    """Unique values, and their counts."""
 
     values: Tensor
     counts: Tensor
@@ -42,12 +42,12 @@ class UniqueInverse(NamedTuple):
 def _unique(name: str, x: Any) -> UniqueAll:
     """All about the different values of ``x``.
 
-    No op: the shape of the result depends on values, so it cannot be captured, and
-    reading the values says so. For the same reason a gradient ends here.
+    This is not an op: the shape of the result depends on values, so it cannot be captured, and
+    reading the values raises. For the same reason there is no gradient.
     """
     x = as_tensor(x)
     array = x._values(name)
-    # NumPy cannot tell which bfloat16 numbers are NaN; float32 holds them all.
+    # NumPy cannot detect NaN in bfloat16; float32 represents all of its numbers.
     wide = array.astype(np.float32) if x.dtype in FLOATS and x.dtype.itemsize == 2 else array
     values, first, inverse, counts = np.unique(
         wide, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
@@ -76,7 +76,7 @@ def unique_all(x: Any) -> UniqueAll:
 
 
 def unique_counts(x: Any) -> UniqueCounts:
-    """The different values in ascending order, and how often each occurs.
+    """The unique values in ascending order, and their counts.
 
     ``x`` is a tensor of any shape. The result has the fields ``values`` and ``counts``
     (int64). Each NaN is a value of its own. Raises CaptureError while a graph is captured,
@@ -129,10 +129,10 @@ def unique(
     """The different values of a tensor in ascending order, or its different slices along an axis.
 
     ``x`` is a tensor; without ``axis`` it is flattened. With ``return_index``, ``return_inverse``
-    and ``return_counts`` come, in this order, where each one is first, which of them each element
-    is, and how many are: int64. NaN equals itself with ``equal_nan``. The gradient goes to the
-    first of equal ones. Raises CaptureError while a graph is captured, since the shape depends on
-    values, and ShapeError for an axis that does not exist.
+    and ``return_counts`` the first indices, the inverse indices and the counts are returned, in
+    this order: int64. NaN equals itself with ``equal_nan``. The gradient goes to the first of equal
+    ones. Raises CaptureError while a graph is captured, since the shape depends on values, and
+    ShapeError for an axis that does not exist.
 
     >>> ef.unique(ef.tensor([3, 1, 3]), return_counts=True)
     (Tensor([1, 3], int64, cpu:0), Tensor([1, 2], int64, cpu:0))

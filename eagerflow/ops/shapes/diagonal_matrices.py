@@ -76,7 +76,7 @@ def diag_embed(x: Any, /, offset: int = 0, dim1: int = -2, dim2: int = -1) -> An
         raise ShapeError(f"{dim1} and {dim2} are not two different axes", argument="dim2")
     *rest, count = x.shape
     size = count + down + right
-    # Each element is followed by as many zeros as bring the next one a row down and to the right.
+    # Each element is followed by as many zeros as move the next one down and right by one.
     widths = ((0, 0),) * len(rest)
     spread = pad(reshape(x, (*rest, count, 1)), (*widths, (0, 0), (0, size)))
     flat = reshape(spread, (*rest, count * (size + 1)))

@@ -59,7 +59,7 @@ _triangle_samples = shaped(
 
 
 def _triangle(keep: Any, gradient: Any, upper: int) -> Any:
-    """An op that keeps the elements whose ``column - row - k`` is what ``keep`` wants."""
+    """An op that keeps the elements whose ``column - row - k`` satisfies ``keep``."""
 
     def reference(x: Any, k: int) -> Any:
         out = np.zeros_like(x)
@@ -87,7 +87,7 @@ def _triangle(keep: Any, gradient: Any, upper: int) -> Any:
 
 
 def _offset(k: int, x: Any) -> int:
-    """``k`` within what int64 holds; all diagonals outside of the matrix are alike."""
+    """``k`` clipped to int64; all diagonals outside of the matrix are equivalent."""
     return max(-x.shape[-2] - 1, min(x.shape[-1] + 1, k))
 
 
@@ -123,7 +123,7 @@ def tri(n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None) -> Any:
     """Ones on and below a diagonal, and zeros above it.
 
     ``n_rows`` and ``n_cols`` (default: the same) are sizes, ``k`` counts the diagonals upwards
-    from the main one; ``dtype`` defaults to float32. Raises ShapeError for sizes that are none.
+    from the main one; ``dtype`` defaults to float32. Raises ShapeError for invalid sizes.
 
     >>> ef.tri(2, 3)
     Tensor([[1., 0., 0.],
@@ -189,7 +189,7 @@ def diag(x: Any, k: int = 0) -> Any:
     """A square matrix with a vector on a diagonal, or the diagonal of a matrix.
 
     ``x`` has one or two axes; ``k`` counts the diagonals upwards from the main one. Raises
-    ShapeError for other numbers of axes and for sizes that no memory holds.
+    ShapeError for other numbers of axes and for sizes beyond memory.
 
     >>> ef.diag(ef.tensor([1, 2]))
     Tensor([[1, 0],

@@ -121,7 +121,7 @@ def _concat_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def _concat_into(*arrays: Any, axis: Any = 0) -> Into | None:
-    """What writes arrays of one dtype one after another; None where they become flat first."""
+    """The kernel that concatenates arrays of one dtype; None if they are flattened first."""
     if axis is None or len({a.dtype for a in arrays}) > 1:
         return None
 
@@ -229,8 +229,8 @@ def _stack_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def stack(xp: Namespace, /, *arrays: Array, axis: int = 0) -> Array:
     """Tensors of one shape along a new axis.
 
-    ``arrays`` is a list or tuple of tensors, ``axis`` the place of the new axis in the
-    result; dtypes are promoted together. Raises ShapeError where the shapes differ.
+    ``arrays`` is a list or tuple of tensors, ``axis`` the position of the new axis in the result;
+    dtypes are promoted together. Raises ShapeError where the shapes differ.
 
     >>> ef.stack([ef.zeros(3), ef.ones(3)], axis=-1).shape
     (3, 2)
@@ -273,7 +273,7 @@ _unstack_samples = shaped(
 @shape_op(
     views="some",
     infer=_unstack_spec,
-    outputs=0,  # as many as the axis is long
+    outputs=0,  # as many as the size of the axis
     vjp=(lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
     batch=batch_along_axis,
     split=lambda x, axis: [
@@ -362,7 +362,7 @@ _split_samples = shaped(
 @shape_op(
     views="some",
     infer=_split_spec,
-    outputs=0,  # as many as there are parts
+    outputs=0,  # as many as parts
     vjp=(lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
     batch=batch_along_axis,
     split=split_others,

@@ -44,7 +44,7 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 def pad_widths(
     pad_width: Any, rank: int, argument: str = "pad_width"
 ) -> tuple[tuple[Any, Any], ...]:
-    """How many elements go before and behind each axis, from all forms that NumPy takes."""
+    """The padding before and after each axis, from all of NumPy's forms."""
     given = pad_width
     if isinstance(given, int | Dim):
         given = ((given, given),) * rank
@@ -72,7 +72,7 @@ def pad_widths(
     found = []
     for pair in pairs:
         for number in pair:
-            sized(number, argument)  # refuses what is no size, and what is too large
+            sized(number, argument)  # refuses invalid and too large sizes
         found.append((pair[0], pair[-1]))
     return tuple(found)
 
@@ -136,7 +136,7 @@ def _inside(shape: Any, widths: Any) -> tuple[slice, ...]:
 
 
 def _sources(size: int, pair: tuple[int, int], mode: str) -> Any:
-    """Which element of an axis stands at each place of the padded axis."""
+    """The source index of each position of the padded axis."""
     places = np.arange(-pair[0], size + pair[1])
     if mode == "edge":
         return places.clip(0, size - 1)
@@ -182,7 +182,7 @@ _pad_samples = shaped(
 
 
 def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
-    """The rule of ONNX; elements that are repeated are fetched by their places."""
+    """The rule of ONNX; repeated elements are gathered by indices."""
     pairs, shape = pad_widths(pad_width, x.ndim), x.shape
     if not pairs:
         return x
@@ -235,7 +235,7 @@ def _pad(
     mode: str = "constant",
     constant_values: NumberLike = 0,
 ) -> Array:
-    """The tensor with elements added before and behind its axes."""
+    """The tensor with elements added before and after its axes."""
     widths = pad_widths(pad_width, x.ndim)
     if mode == "constant":
         shape = tuple(a + n + b for n, (a, b) in zip(x.shape, widths, strict=True))
@@ -250,14 +250,14 @@ def _pad(
 
 @plain
 def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    """The tensor with elements added before and behind its axes.
+    """The tensor with elements added before and after its axes.
 
-    ``pad_width`` is an integer for all sides, a pair (before, behind) for all axes, or one
-    pair for each axis. ``mode`` says what is added: ``"constant"`` the number (or tensor without
+    ``pad_width`` is an integer for all sides, a pair (before, after) for all axes, or one pair for
+    each axis. ``mode`` selects the added elements: ``"constant"`` the number (or tensor without
     axes) ``constant_values``, ``"edge"`` the last element, ``"reflect"`` the elements mirrored at
     the last one, ``"symmetric"`` with it repeated, ``"wrap"`` those of the other end. Raises
-    ShapeError for widths that are negative or do not fit the axes, DTypeError for a constant
-    that the dtype cannot hold.
+    ShapeError for widths that are negative or do not fit the axes, DTypeError for a constant that
+    the dtype cannot hold.
 
     >>> ef.pad(ef.tensor([1, 2, 3]), (1, 2)), ef.pad(ef.tensor([1, 2, 3]), 2, mode="reflect")
     (Tensor([0, 1, 2, 3, 0, 0], int64, cpu:0), Tensor([3, 2, 1, 2, 3, 2, 1], int64, cpu:0))
@@ -285,7 +285,7 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any 
 
 
 def _kept(shape: Any, crop_width: Any) -> tuple[tuple[slice, ...], tuple[Any, ...]]:
-    """Where the elements that stay are in each axis, and how many they are."""
+    """The positions of the kept elements in each axis, and their number."""
     pairs = pad_widths(crop_width, len(shape), "crop_width")
     columns = list(zip(shape, pairs, strict=True))
     sizes = tuple(n - a - b for n, (a, b) in columns)
@@ -335,11 +335,11 @@ def _crop_reference(x: Any, crop_width: Any) -> Any:
     reference=_crop_reference,
 )
 def crop(xp: Namespace, x: Array, /, crop_width: Widths) -> Array:
-    """The tensor without the first and the last elements of its axes: what ``pad`` adds, cut off.
+    """The tensor without the first and the last elements of its axes: the inverse of ``pad``.
 
-    ``crop_width`` is an integer, a pair (before, behind), or one pair for each axis. An axis may
-    have a size that is not known while tracing; a slice of it would have to know it. Raises
-    ShapeError for numbers that are negative or more than an axis has.
+    ``crop_width`` is an integer, a pair (before, after), or one pair for each axis. An axis may
+    have an unknown size during tracing, unlike for a slice. Raises ShapeError for numbers that are
+    negative or more than an axis has.
 
     >>> ef.crop(ef.arange(6), (1, 2))
     Tensor([1, 2, 3], int64, cpu:0)
@@ -463,10 +463,10 @@ _roll_samples = shaped(
     reference=lambda x, shift, axis: np.roll(x, shift, axis),
 )
 def roll(xp: Namespace, x: Array, /, shift: Sizes, axis: Axes = None) -> Array:
-    """The tensor shifted along axes; what leaves at one end comes in at the other.
+    """The tensor shifted along axes; elements wrap around.
 
-    ``shift`` is an integer, or one for each axis; ``axis`` an integer or a tuple. Without it
-    the flattened tensor is shifted. Raises ShapeError where they do not fit.
+    ``shift`` is an integer, or one for each axis; ``axis`` an integer or a tuple. Without it the
+    flattened tensor is shifted. Raises ShapeError if they do not match.
 
     >>> ef.roll(ef.tensor([1, 2, 3]), 1)
     Tensor([3, 1, 2], int64, cpu:0)
@@ -481,6 +481,6 @@ def roll(xp: Namespace, x: Array, /, shift: Sizes, axis: Axes = None) -> Array:
 
 
 def _same_set(x: TensorSpec, axis: Any) -> list[Split]:
-    """Along all axes that are not shifted; an axis may be named twice."""
+    """Along all axes that are not shifted; an axis may occur twice."""
     axes = {a for a, _ in _shifts(0, axis, x.ndim)}
     return [Split((i,), i) for i in range(x.ndim) if i not in axes]

@@ -24,7 +24,7 @@ __all__ = ["meshgrid", "repeat", "tile"]
 
 
 def _repetitions(x: Any, repetitions: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The shape of x and the number of repetitions, with as many axes as each other."""
+    """The shape of x and the repetitions, extended to the same number of axes."""
     times = sized(repetitions, "repetitions")
     rank = max(len(times), x.ndim)
     return (1,) * (rank - x.ndim) + tuple(x.shape), (1,) * (rank - len(times)) + times
@@ -184,7 +184,7 @@ _repeat_samples = shaped(
 
 
 def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
-    """The rule of ONNX: elements fetched by their places."""
+    """The rule of ONNX: elements gathered by indices."""
     count = int(product(x.shape) if axis is None else x.shape[axis])
     places = w.constant(np.repeat(np.arange(count), repeats))
     return w.Gather(w.flat(x) if axis is None else x, places, axis=axis or 0)
@@ -210,9 +210,9 @@ def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
 def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Array:
     """Each element repeated, next to itself.
 
-    ``repeats`` is an integer, or one integer for each element along ``axis`` (a tuple, or an
-    array whose values are then read); without ``axis`` the tensor is flattened. Raises
-    ShapeError for numbers that are negative, do not fit or that no memory holds.
+    ``repeats`` is an integer, or one integer for each element along ``axis`` (a tuple, or an array,
+    whose values are read); without ``axis`` the tensor is flattened. Raises ShapeError for numbers
+    that are negative, mismatched or beyond memory.
 
     >>> ef.repeat(ef.tensor([1, 2]), 2), ef.repeat(ef.tensor([1, 2]), (0, 3))
     (Tensor([1, 1, 2, 2], int64, cpu:0), Tensor([2, 2, 2], int64, cpu:0))
@@ -227,7 +227,7 @@ def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Arr
 
 @plain
 def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Any, ...]:
-    """Coordinates of a grid: each vector along an axis of its own, repeated along the others.
+    """Coordinates of a grid: each vector along a separate axis, repeated along the rest.
 
     ``arrays`` are tensors with at most one axis. With
     ``indexing="ij"`` the first vector runs along the first axis, with ``"xy"`` along the

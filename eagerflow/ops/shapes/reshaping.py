@@ -44,12 +44,12 @@ __all__ = [
 
 
 def no_work(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
-    """Views cost nothing."""
+    """Views are free."""
     return Cost(0, 0)
 
 
 def sized(shape: Any, argument: str) -> tuple[Any, ...]:
-    """``as_shape`` of what a user gave for an argument, which its errors name."""
+    """``as_shape`` of a user's argument, which is named in errors."""
     try:
         return as_shape(shape)
     except ShapeError as error:
@@ -78,7 +78,7 @@ def view_op(**facts: Any) -> Any:
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
-    """``shape`` with the size that -1 stands for; ShapeError if the sizes do not match.
+    """``shape`` with -1 replaced by its size; ShapeError if the sizes do not match.
 
     NumPy takes any negative number for -1, and on the hot path it decides.
     """
@@ -159,10 +159,10 @@ Operators.reshape = _reshape_method  # type: ignore[attr-defined]
 
 
 def _order(axes: Any, rank: int) -> tuple[int, ...]:
-    """The axes counted from the front; None stands for their reverse order."""
+    """The axes counted from the front; None means their reverse order."""
     if axes is None:
         return tuple(range(rank - 1, -1, -1))
-    if axes.__class__ is int:  # which NumPy takes for the only axis
+    if axes.__class__ is int:  # NumPy takes it as the only axis
         axes = (axes,)
     if not isinstance(axes, tuple | list):
         raise ShapeError(
@@ -265,7 +265,7 @@ _broadcast_samples = shaped(
 
 
 def _broadcast_numpy(x: Any, shape: Any) -> Any:
-    """What ``np.broadcast_to`` gives, for most arrays in a third of its time."""
+    """The result of ``np.broadcast_to``, for most arrays in a third of its time."""
     extra = len(shape) - x.ndim if type(shape) is tuple else -1
     if extra < 0 or x.dtype.isbuiltin != 1 or not x.flags.c_contiguous:
         return np.broadcast_to(x, shape)
@@ -323,7 +323,7 @@ def _expanded_spec(x: TensorSpec, axis: Any) -> TensorSpec:
 
 
 def _expand(array: Any, axis: Any) -> Any:
-    """``expand_dims`` for the hot path, by an index that holds None."""
+    """``expand_dims`` for the hot path, by an index with None."""
     if type(axis) is int:
         if axis >= 0:
             return array[(slice(None),) * axis + (None,)]
@@ -375,8 +375,8 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 def expand_dims(xp: Namespace, x: Array, /, axis: Axes = 0) -> Array:
     """The tensor with new axes of size 1.
 
-    ``axis`` says where the new axis stands in the result: an integer, or a tuple of them.
-    Raises ShapeError for axes that the result does not have.
+    ``axis`` is the position of the new axis in the result: an integer, or a tuple of them. Raises
+    ShapeError for axes that the result does not have.
 
     >>> ef.expand_dims(ef.zeros((2, 3)), -1).shape
     (2, 3, 1)
@@ -468,7 +468,7 @@ def squeeze(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
 
 
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
-    """The tensor with some axes at other places and the rest in order.
+    """The tensor with some axes at other positions and the rest in order.
 
     ``source`` and ``destination`` are integers, or tuples of the same length. Raises
     ShapeError for axes that do not exist or repeat.
@@ -529,7 +529,7 @@ def matrix_transpose(x: Any) -> Any:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape in which shapes meet when tensors of these shapes are combined.
+    """The broadcast shape of shapes.
 
     Each shape is an integer or a tuple of sizes. Raises ShapeError where they do not fit.
 
@@ -540,7 +540,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
-    """All tensors in the shape in which they meet.
+    """All tensors broadcast to their common shape.
 
     Raises ShapeError where their shapes do not broadcast.
 

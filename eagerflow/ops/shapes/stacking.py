@@ -78,7 +78,7 @@ def atleast_2d(*arrays: Any) -> Any:
 
 
 def atleast_3d(*arrays: Any) -> Any:
-    """Tensors with three axes at least: a vector lies along the second, a matrix in the first two.
+    """Tensors with three axes at least: a vector becomes the second axis, a matrix the first two.
 
     ``arrays`` are tensors, arrays or numbers. Several give a tuple.
 
@@ -113,7 +113,7 @@ def vstack(arrays: Any) -> Any:
 
 @plain
 def hstack(arrays: Any) -> Any:
-    """Tensors side by side: vectors along their only axis, others along the second.
+    """Tensors concatenated: vectors along their only axis, others along the second.
 
     ``arrays`` is a list or tuple of tensors. Raises ShapeError where sizes along the other axes
     differ.
@@ -127,7 +127,7 @@ def hstack(arrays: Any) -> Any:
 
 @plain
 def dstack(arrays: Any) -> Any:
-    """Tensors one behind the other, along the third axis.
+    """Tensors concatenated along the third axis.
 
     ``arrays`` is a list or tuple of tensors. Raises ShapeError where sizes along the other axes
     differ.
@@ -171,7 +171,7 @@ def _joined(rng: np.random.Generator, dtype: Any) -> list[Sample]:
     dtypes=STANDARD,
 )
 def append(x: Any, values: Any, /, axis: Any = None) -> Any:
-    """A tensor with others behind it, along an axis; without one, both are flattened.
+    """A tensor with another one appended along an axis; without an axis, both are flattened.
 
     ``x`` and ``values`` are tensors, arrays or numbers. Raises ShapeError where sizes along other
     axes differ.
@@ -229,8 +229,8 @@ def _leaves(nest: Any) -> list[Any]:
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Parts of a tensor along an axis; the first ones are longer where it does not divide evenly.
 
-    ``indices_or_sections`` is a number of parts, or where the second, third, ... begin; ``axis`` is
-    an integer. Parts that begin behind the end are empty. Raises ShapeError for fewer than one
+    ``indices_or_sections`` is a number of parts, or the starts of the second, third, ...; ``axis``
+    is an integer. Parts that begin beyond the end are empty. Raises ShapeError for fewer than one
     part.
 
     >>> [part.shape for part in ef.array_split(ef.arange(5), 2)]
@@ -260,8 +260,8 @@ def _split(op: str, x: Any, indices_or_sections: Any, axis: int, least: int) -> 
 def hsplit(x: Any, indices_or_sections: Any) -> Any:
     """Parts of a tensor along its second axis, or its only one.
 
-    ``indices_or_sections`` is a number of equal parts, or where the second, third, ... begin.
-    Raises ShapeError where they are not equal.
+    ``indices_or_sections`` is a number of equal parts, or the starts of the second, third, ....
+    Raises ShapeError for unequal parts.
 
     >>> [part.shape for part in ef.hsplit(ef.zeros((2, 4)), 2)]
     [(2, 2), (2, 2)]
@@ -273,8 +273,8 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
 def vsplit(x: Any, indices_or_sections: Any) -> Any:
     """Parts of a tensor of two axes or more along its first one.
 
-    ``indices_or_sections`` is a number of equal parts, or where the second, third, ... begin.
-    Raises ShapeError where they are not equal.
+    ``indices_or_sections`` is a number of equal parts, or the starts of the second, third, ....
+    Raises ShapeError for unequal parts.
 
     >>> [part.shape for part in ef.vsplit(ef.zeros((4, 2)), [1])]
     [(1, 2), (3, 2)]
@@ -286,8 +286,8 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
 def dsplit(x: Any, indices_or_sections: Any) -> Any:
     """Parts of a tensor of three axes or more along its third one.
 
-    ``indices_or_sections`` is a number of equal parts, or where the second, third, ... begin.
-    Raises ShapeError where they are not equal.
+    ``indices_or_sections`` is a number of equal parts, or the starts of the second, third, ....
+    Raises ShapeError for unequal parts.
 
     >>> [part.shape for part in ef.dsplit(ef.zeros((1, 2, 4)), 2)]
     [(1, 2, 2), (1, 2, 2)]

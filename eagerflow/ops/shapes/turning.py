@@ -48,7 +48,7 @@ def fliplr(x: Any, /) -> Any:
 def flipud(x: Any, /) -> Any:
     """The tensor with its first axis in reverse order: rows from the last to the first.
 
-    ``x`` has one axis or more. Raises ShapeError for none.
+    ``x`` has one axis or more. Raises ShapeError for 0-d tensors.
 
     >>> ef.flipud(ef.tensor([1, 2, 3]))
     Tensor([3, 2, 1], int64, cpu:0)

@@ -30,7 +30,7 @@ from eagerflow.tensor import Operators
 
 __all__ = ["istft", "stft"]
 
-LEAST = 1e-11  # sums of squared weights below that tell nothing of the signal
+LEAST = 1e-11  # smaller sums of squared weights carry no information on the signal
 
 
 # Arguments ---------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def _frame(n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]
 
 
 def _weights(window: Any, width: int, length: int, dtype: DType, device: Any = None) -> Any:
-    """The window in the middle of ``length`` weights, zeros around it; None if all are 1."""
+    """The window, centered in ``length`` weights and zero-padded; None if all are 1."""
     if isinstance(window, str):
         if window not in WINDOWS:
             raise ArgumentError(
@@ -162,14 +162,14 @@ def stft(
     """Short-time Fourier transform: the spectra of pieces of a signal, (..., frequencies, pieces).
 
     ``x`` (..., time) is a real or complex tensor. Each piece has ``n_fft`` elements and begins
-    ``hop_length`` behind the one before, by default a quarter of that. ``window`` are its
-    ``win_length`` weights, by default as many as elements, with zeros on both sides if less: a
-    tensor, or a name such as ``"hann"`` for a periodic window, or None for ones. With ``center``,
-    n_fft//2 elements are added on both sides, in the way ``pad_mode`` of ``ef.pad``, so that
-    piece i has its middle at element i * hop_length. ``normalized`` divides by √n_fft.
-    ``onesided`` gives the frequencies from 0 to half alone, by default for real signals. The
-    arguments are those of PyTorch. Raises ShapeError for lengths that do not fit, ArgumentError
-    for a name that is no window's, DTypeError for half of a complex signal's spectrum.
+    ``hop_length`` after the previous one, by default a quarter of that. ``window`` are its
+    ``win_length`` weights, by default ``n_fft``, zero-padded on both sides if less: a tensor, or a
+    name such as ``"hann"`` for a periodic window, or None for ones. With ``center``, n_fft//2
+    elements are added on both sides, by ``ef.pad`` with ``pad_mode``, so that piece i is centered
+    at element i * hop_length. ``normalized`` divides by √n_fft. ``onesided`` selects the
+    frequencies from 0 to half, by default for real signals. The arguments are those of PyTorch.
+    Raises ShapeError for lengths that do not fit, ArgumentError for an unknown window, DTypeError
+    for half of a complex signal's spectrum.
 
     >>> ef.signal.stft(ef.ones((100,)), n_fft=16, window="hann").shape
     (9, 26)
@@ -206,7 +206,7 @@ def stft(
 
 
 def _overlapped(pieces: Any, places: Any, total: Any) -> Any:
-    """The sum of pieces (..., count, length) at their places on an axis of ``total`` elements."""
+    """The overlap-add of pieces (..., count, length) on an axis of ``total`` elements."""
     lead = pieces.shape[:-2]
     index = (*(ALL,) * len(lead), "array")
     return index_scatter(pieces, places, shape=(*lead, total), index=index)
@@ -283,15 +283,14 @@ def istft(
     onesided: bool | None = None,
     length: int | None = None,
 ) -> Any:
-    """Inverse of ``ef.signal.stft``: the signal whose spectra come closest to these.
+    """Inverse of ``ef.signal.stft``: the signal whose spectra are closest to the given ones.
 
-    ``x`` (..., frequencies, pieces) is a complex or real tensor. Pieces are weighted by the
-    window once more, summed up where they lie, and divided by the sum of the squared weights, as
-    least squares ask for (Griffin and Lim, 1984); where that sum is 0, so is the signal. The
-    other arguments are as there; ``onesided`` is taken from the number of frequencies, and False
-    gives a complex signal. ``length`` is that of the result: what is more is cut off, and zeros are
-    added. Raises ShapeError for lengths that do not fit, ArgumentError for a name that is no
-    window's.
+    ``x`` (..., frequencies, pieces) is a complex or real tensor. Pieces are weighted by the window
+    again, overlap-added, and divided by the sum of the squared weights, the least-squares solution
+    (Griffin and Lim, 1984); where that sum is 0, so is the signal. Other arguments are as there;
+    ``onesided`` is inferred from the number of frequencies, and False gives a complex signal.
+    ``length`` is that of the result, which is truncated or zero-padded. Raises ShapeError for
+    mismatched lengths, ArgumentError for an unknown window.
 
     >>> x = ef.cos(ef.arange(40) * 0.7)
     >>> y = ef.signal.istft(ef.signal.stft(x, 8, window="hann"), 8, window="hann")
@@ -319,7 +318,7 @@ def istft(
 
 
 def _is_half(x: Any, size: int, onesided: bool | None) -> bool:
-    """Whether spectra of pieces of ``size`` elements are halves; ShapeError where they are none."""
+    """Whether spectra of pieces of ``size`` elements are halves; ShapeError for other sizes."""
     if x.ndim < 2:
         raise ShapeError(
             "spectra have two axes", argument="x", expected="(..., frequencies, pieces)"
@@ -344,7 +343,7 @@ def _is_half(x: Any, size: int, onesided: bool | None) -> bool:
 
 
 def _trimmed(x: Any, cut: int, total: Any, length: int | None) -> Any:
-    """``x``, of ``total`` elements, without what was added in front, and with the right length."""
+    """``x``, of ``total`` elements, without the leading padding, and with the right length."""
     if length is None:
         return crop(x, (*((0, 0),) * (x.ndim - 1), (cut, cut))) if cut else x
     have = total - cut

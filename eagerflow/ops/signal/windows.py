@@ -1,4 +1,4 @@
-"""Windows: weights that let a piece of a signal fade in and out."""
+"""Windows: weights that fade a piece of a signal in and out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["WINDOWS", "bartlett", "blackman", "hamming", "hann", "kaiser"]
 def _window(
     name: str, values: Callable[[Any], Any], size: Any, sym: bool, dtype: Any, device: Any
 ) -> Any:
-    """The tensor of ``values`` of places from -1 to 1, the ends of the window."""
+    """The tensor of ``values`` at positions from -1 to 1, the ends of the window."""
     made = default_dtype(float) if dtype is None else as_dtype(dtype)
     try:
         (count,) = sized((size,), "size")
@@ -48,9 +48,9 @@ def _cosines(*terms: float) -> Callable[[Any], Any]:
 def hann(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
     """Von Hann's window: half a period of a squared sine.
 
-    ``size`` is the number of weights. With ``sym`` they are symmetric; else one period of them,
-    repeated, is smooth, as spectra want it. ``dtype`` defaults to float32. Raises ShapeError for
-    what is no size, DTypeError for a dtype that is no real float.
+    ``size`` is the number of weights. With ``sym`` they are symmetric; otherwise they are periodic,
+    as is best for spectra. ``dtype`` defaults to float32. Raises ShapeError for invalid sizes,
+    DTypeError for dtypes other than real floats.
 
     >>> ef.signal.hann(5)
     Tensor([0. , 0.5, 1. , 0.5, 0. ], float32, cpu:0)
@@ -103,9 +103,9 @@ def kaiser(
 ) -> Any:
     """Kaiser's window: the most of the energy around frequency 0 that windows can have, nearly.
 
-    ``beta`` tells how fast it falls off; with 0 all weights are 1. ``size``, ``sym``, ``dtype``
-    and ``device`` are as for ``ef.signal.hann``, and so are the errors; ArgumentError for a
-    ``beta`` that is not a finite number.
+    ``beta`` is the rate of its decay; with 0 all weights are 1. ``size``, ``sym``, ``dtype`` and
+    ``device`` are as for ``ef.signal.hann``, and so are the errors; ArgumentError for a ``beta``
+    that is not a finite number.
 
     >>> ef.signal.kaiser(3, 6.0)
     Tensor([0.0149, 1.    , 0.0149], float32, cpu:0)
@@ -125,4 +125,4 @@ def kaiser(
 
 
 WINDOWS = {"bartlett": bartlett, "blackman": blackman, "hamming": hamming, "hann": hann}
-"""Windows that their names tell, without a parameter."""
+"""Windows without a parameter, by name."""

@@ -44,8 +44,8 @@ _ULP = {"J": 400, "Y": 400, "I": 4, "K": 4}
 def _over(y: Any, x: Any, sign: int, scale: Any = 1) -> Any:
     """J1 (sign -1) or I1 (sign 1) over its argument, by the series where y / x has no slope.
 
-    ``scale`` is what y has been multiplied by. Abramowitz and Stegun 9.1.10 and 9.6.10; the next
-    term is below the precision of float64.
+    ``scale`` is the factor of y. Abramowitz and Stegun 9.1.10 and 9.6.10; the next term is below
+    the precision of float64.
     """
     near = abs(x) < 0.01
     square = where(near, x * x, 0.0)

@@ -61,7 +61,7 @@ def beta(xp: Namespace, a: Array, b: Array, /) -> Array:
 
     ``a`` and ``b`` are real tensors, arrays or numbers of shapes that broadcast; integers are
     taken as float32. Infinite where either is 0, -1, -2 and so on. Computed in float64, of
-    positive numbers without overflow on the way. Raises ShapeError where the shapes do not
+    positive numbers without intermediate overflow. Raises ShapeError where the shapes do not
     broadcast, DTypeError for complex.
 
     >>> ef.beta(ef.tensor([1.0, 2.0]), 3.0)

@@ -161,11 +161,11 @@ def sph_harm_y(theta: Any, phi: Any, /, n: Any, m: Any) -> Any:
     """Spherical harmonic of degree ``n`` and order ``m``, with an integral of 1 over the sphere.
 
     ``theta`` is the angle from the pole, from 0 to π, and ``phi`` that around it, in radians: real
-    tensors of shapes that broadcast, of which those of 16 bits are taken as float32. ``n`` is an
-    integer from 0 to 700, ``m`` any integer: harmonics of orders above ``n`` are 0. The sign is
-    Condon and Shortley's, as in SciPy, whose function takes ``n`` and ``m`` first. The result is
-    complex. Computed in float64. Gradients are right at the poles as well. Raises ShapeError where
-    the shapes do not broadcast, DTypeError for complex, ArgumentError for other ``n`` and ``m``.
+    tensors of shapes that broadcast, with 16-bit floats taken as float32. ``n`` is an integer from
+    0 to 700, ``m`` any integer: harmonics of orders above ``n`` are 0. The sign is Condon and
+    Shortley's, as in SciPy, whose function takes ``n`` and ``m`` first. The result is complex.
+    Computed in float64. Gradients are right at the poles as well. Raises ShapeError where the
+    shapes do not broadcast, DTypeError for complex, ArgumentError for other ``n`` and ``m``.
     Source: DLMF 14.30.1.
 
     >>> ef.sph_harm_y(ef.tensor([0.0, 0.5]), 0.0, 1, 0)

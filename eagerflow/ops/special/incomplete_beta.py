@@ -47,7 +47,7 @@ def _log_density(a: float, b: float, x: float) -> float:
 
 
 def _of_numbers(a: float, b: float, x: float) -> float:
-    """The power series of I_x(a, b) x^-a (1-x)^-b (DLMF 8.17.8), which has positive terms."""
+    """The power series of I_x(a, b) x^-a (1-x)^-b (DLMF 8.17.8), with positive terms."""
     term = total = 1.0
     for n in range(2000):
         term *= (a + b + n) / (a + 1 + n) * x

@@ -89,7 +89,8 @@ def gammainc(xp: Namespace, a: Array, x: Array, /) -> Array:
     ulp=40,  # of the reference, which is a difference
 )
 def gammaincc(xp: Namespace, a: Array, x: Array, /) -> Array:
-    """Regularized upper incomplete gamma function, 1 - gammainc(a, x), exact also where it is tiny.
+    """Regularized upper incomplete gamma function, 1 - gammainc(a, x), accurate also where it is
+    tiny.
 
     ``a``, the shape, and ``x`` are real tensors, arrays or numbers of shapes that broadcast, of
     values from 0 on; elsewhere the result is NaN. Computed in float64, as ``gammainc``. Both

@@ -81,7 +81,7 @@ def expi(xp: Namespace, x: Array, /) -> Array:
 
 
 def _zeta_of_numbers(s: float, q: float = 1.0) -> float:
-    """The sum of 2000 terms, and of all others by Euler and Maclaurin."""
+    """The sum of 2000 terms, and of the rest by Euler-Maclaurin summation."""
     end = q + 2000
     total = math.fsum((q + k) ** -s for k in range(2000))
     return total + end ** (1 - s) / (s - 1) + end**-s / 2 + s * end ** -(s + 1) / 12
@@ -154,10 +154,10 @@ def zeta(x: Any, q: Any = None, /) -> Any:
     """Hurwitz' zeta function, the sum of (q + k)^-x over all k from 0 on; without q, Riemann's.
 
     ``x`` and ``q`` are real tensors, arrays or numbers of shapes that broadcast. With ``q``, x is
-    more than 1, and negative ``q`` that are no integers want an integer x; elsewhere the result is
-    NaN. Computed in float64 by Euler and Maclaurin's sum (DLMF 25.11.5), with a relative error
-    below 1e-14. A gradient passes by ``q`` alone. Raises ShapeError where the shapes do not
-    broadcast, DTypeError for complex.
+    more than 1, and negative noninteger ``q`` need an integer x; elsewhere the result is NaN.
+    Computed in float64 by Euler and Maclaurin's sum (DLMF 25.11.5), with a relative error below
+    1e-14. A gradient passes by ``q`` alone. Raises ShapeError where the shapes do not broadcast,
+    DTypeError for complex.
 
     >>> ef.zeta(ef.tensor([2.0, 0.0])), ef.zeta(2.0, ef.tensor(2.0))
     (Tensor([ 1.6449, -0.5   ], float32, cpu:0), Tensor(0.6449, float32, cpu:0))

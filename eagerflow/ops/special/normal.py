@@ -70,7 +70,7 @@ def _bisected(z: float) -> float:
     reference=each(_bisected),
 )
 def erfcinv(xp: Namespace, x: Array, /) -> Array:
-    """The number whose complementary error function each element is, exact also next to 0.
+    """The inverse of the complementary error function, accurate also near 0.
 
     ``x`` is a real tensor of values from 0 to 2, where the result is infinite; beyond, it is NaN.
     Computed in float64 by Newton's iteration on the logarithm, with a relative error below

@@ -1,1 +1,1 @@
-"""Machine code of the primitives, written by hand as LLVM's intermediate code."""
+"""Machine code of the primitives, hand-written as LLVM IR."""

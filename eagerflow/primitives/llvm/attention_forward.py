@@ -1,8 +1,8 @@
-"""Attention as LLVM's code.
+"""Attention in LLVM IR.
 
-Each lane of a vector is a query, so that nothing is added up across lanes. A piece is some queries
-of a head; for each block of them the largest score, the sum of the weights and the weighted sums
-of values are kept from one tile of keys to the next, and corrected when the largest score grows.
+Each lane of a vector is a query, so that there are no sums across lanes. A piece is some queries of
+a head; for each block of them the largest score, the sum of the weights and the weighted sums of
+values are carried from one tile of keys to the next, and rescaled when the largest score grows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from eagerflow.primitives.llvm.attention_writer import (
 )
 
 QUERIES, KEYS = 32, 64  # of a tile
-KEYS_PER_BLOCK = 8  # of those whose scores are summed up in registers
-CHUNK_BYTES = 1 << 18  # of keys and values that stay in the second cache
+KEYS_PER_BLOCK = 8  # with scores accumulated in registers
+CHUNK_BYTES = 1 << 18  # of keys and values that stay in the L2 cache
 MAX_PIECE_QUERIES = 256
 
 
 class AttentionForwardWriter(AttentionWriter):
-    """Writes ``attend``, whose rows are heads, and whose columns are queries."""
+    """Writes ``attend``, with heads as rows, and queries as columns."""
 
     stages = ("attend",)
     slots = (
@@ -82,7 +82,7 @@ class AttentionForwardWriter(AttentionWriter):
 
     @contextmanager
     def _blocks(self) -> Iterator[tuple[str, str]]:
-        """Each block of queries of the piece: the first one, and how many there are."""
+        """Each block of queries of the piece: its first query, and their number."""
         v = self.v
         with self.code.loop("block", "%c0", "%c1", QUERIES) as (first, _):
             rows = v.number("sub", self.least(v.number("add", first, QUERIES), "%c1"), first)
@@ -101,10 +101,10 @@ class AttentionForwardWriter(AttentionWriter):
             v.store(v.zero, self.total, at)
 
     def _copy_keys(self, own: dict[str, str], chunk: str, count: str) -> None:
-        """Copy a chunk of keys and values, and what a mask without queries says of them."""
+        """Copy a chunk of keys and values, and the query-independent part of the mask."""
         v, config = self.v, self.config
         k, values = (self.rows(name, own[name], chunk) for name in "kv")
-        # Zeros for the keys of the last block that there are none of.
+        # Zeros for missing keys of the last block.
         size, many = v.size, self.of_scores.rows
         blocks = v.number("udiv", v.number("add", count, many - 1), many)
         first = v.number("udiv", v.number("mul", count, self.key_line), size)
@@ -141,7 +141,7 @@ class AttentionForwardWriter(AttentionWriter):
                 self._average(inside, count)
 
     def _turn_mask(self, mask: Rows, rows: str, tile: str, count: str) -> None:
-        """Write down what the mask adds to the scores of a tile."""
+        """Store the mask's bias for the scores of a tile."""
         v = self.v
         with (
             self.code.loop("query", 0, rows, self.lanes) as (i, _),
@@ -180,9 +180,9 @@ class AttentionForwardWriter(AttentionWriter):
         free: str,
         end: str,
     ) -> None:
-        """Add the mask to scores, and let them be -inf where a query sees no key, or there is none.
+        """Add the mask to scores, and set them to -inf for hidden and missing keys.
 
-        Keys before ``free`` are seen by all queries, and there is none from ``end`` on.
+        Keys before ``free`` are visible to all queries, and ``end`` is the end of the keys.
         """
         v, s, config, size = self.v, self.s, self.config, self.of_scores.rows
         whole = v.number("mul", v.number("udiv", v.number("add", count, size - 1), size), size)
@@ -209,7 +209,7 @@ class AttentionForwardWriter(AttentionWriter):
                 v.store(s.select(s.less_equal(self.index(key), last), x, -math.inf), place)
 
     def _weights(self, count: str) -> None:
-        """Powers of scores in their place, the sums of them, and what earlier sums change by."""
+        """Exponentiate scores in place; their sums, and the factors that rescale earlier sums."""
         v, s, rows = self.v, self.s, self.of_scores.rows
         with self.code.loop("vector", 0, self.vectors) as (j, _):
             at = v.number("mul", j, v.size)
@@ -221,7 +221,7 @@ class AttentionForwardWriter(AttentionWriter):
                 own = [v.load(here, r * self.query_line) for r in range(rows)]
                 tops[0] = s.larger(tops[0], reduce(s.larger, own))
             top = level = tops[0]
-            if self.config.mask:  # queries that have seen no key yet
+            if self.config.mask:  # queries without a visible key so far
                 level = s.select(s.equal(top, -math.inf), 0, top)
             change = self.power(s.subtract(v.load(known), level))
             v.store(top, known)
@@ -265,11 +265,11 @@ class AttentionForwardWriter(AttentionWriter):
         self.product(block, (QUERIES, self.value_width, count), row, columns, begin, store)
 
     def _finish(self, rows: str, y: Rows, log_sums: str) -> None:
-        """Write the averages of a block of queries, and the logarithms of their sums."""
+        """Write the averages of a block of queries, and their log-sum-exp."""
         v, s = self.v, self.s
         for j in range(self.vectors):
             total, top = (v.load(x, j * v.size) for x in (self.total, self.top))
-            if self.config.mask:  # queries that see no key
+            if self.config.mask:  # queries without visible keys
                 total = s.select(s.equal(total, 0), 1, total)
                 top = s.select(s.equal(top, -math.inf), 0, top)
             mask = self.below(v.number("sub", rows, j * self.lanes))

@@ -1,10 +1,10 @@
-"""The gradients of attention as LLVM's code.
+"""The gradients of attention in LLVM IR.
 
-Each lane of a vector is a key. Weights are computed again, tile by tile, from scores, which have
-the bits of those of the forward kernel, and from the logarithms of their sums. A piece is a part
-of the queries that share a head of keys: a chunk of them is copied, with all that belongs to
-queries, and one block of keys after the other meets it. Where a head has several parts, what they
-give for its keys is added up at the end, in their order.
+Each lane of a vector is a key. Weights are recomputed, tile by tile, from scores, which are
+bit-identical to those of the forward kernel, and from their log-sum-exp. A piece is a part of the
+queries that share a head of keys: a chunk of them is copied, with all data of queries, and combined
+with one block of keys after the other. If a head has several parts, their contributions to its keys
+are summed at the end, in order.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from eagerflow.primitives.llvm.attention_writer import AttentionWriter, Rows, pl
 from eagerflow.primitives.llvm.vectors import RegisterBlock
 
 QUERIES, KEYS = 32, 32  # of a tile
-QUERIES_PER_BLOCK = 8  # of those whose scores are summed up in registers
-CHUNK_BYTES = 1 << 17  # of the queries of a chunk; three arrays like them stay in the second cache
-MAX_EXPONENT = 88.0  # of weights, which are 1 at most but for rounding
+QUERIES_PER_BLOCK = 8  # with scores accumulated in registers
+CHUNK_BYTES = 1 << 17  # of the queries of a chunk; three such arrays stay in the L2 cache
+MAX_EXPONENT = 88.0  # of weights, which are 1 at most except for rounding
 
 Place = dict[str, str]
-"""Where the rows of a head begin in each array."""
+"""The addresses of a head's rows in each array."""
 
 
 def tiles(v: Any, count: str) -> str:
-    """So many queries in whole tiles."""
+    """A number of queries, rounded up to whole tiles."""
     whole = v.number("udiv", v.number("add", count, QUERIES - 1), QUERIES)
     return str(v.number("mul", whole, QUERIES))
 
 
 class AttentionGradientWriter(AttentionWriter):
-    """Writes ``attend``, whose rows are heads of keys and whose columns parts, and ``join``."""
+    """Writes ``attend``, with heads of keys as rows and parts as columns, and ``join``."""
 
     stages = ("attend", "join")
     slots = (
@@ -94,13 +94,13 @@ class AttentionGradientWriter(AttentionWriter):
                 self._chunk(own, start, self.least(v.number("add", start, size), queries))
 
     def _sums(self, batch: str, head: str, part: str) -> Place:
-        """Where a part of a head has its sums for keys and values."""
+        """The addresses of the sums for keys and values of a part of a head."""
         names = [f"sums_{name}" for name in self.widths]
         heads = {name: self.head(name, batch, head) for name in names}
         return {x: self.v.step(at, part, self.argument(f"{x}_part")) for x, at in heads.items()}
 
     def _share(self, size: str, part: str) -> tuple[str, str]:
-        """The first and the last of ``size`` things of which each part of a head has a share."""
+        """The first and the last of ``size`` items in the share of each part of a head."""
         v, parts = self.v, self.argument("whole")
         ends = [v.number("mul", v.number("add", part, i), size) for i in (0, 1)]
         first, last = (v.number("udiv", end, parts) for end in ends)
@@ -128,14 +128,14 @@ class AttentionGradientWriter(AttentionWriter):
     def _copy_queries(
         self, count: str, width: int, source: Rows, target: tuple[str, int], factor: Any
     ) -> None:
-        """Copy rows of queries, with zeros for those of the last tile that there are none of."""
+        """Copy rows of queries, zero-padded to the last tile."""
         v, (to, line) = self.v, target
         rest = v.number("sub", tiles(v, count), count)
         v.fill(v.step(to, count, line), v.number("mul", rest, line // v.size))
         self.copy(count, width, source, target, factor, padded=True)
 
     def _measure(self, own: Place, first: str, count: str, g: Rows, y: Rows) -> None:
-        """For each query the mean of the gradients of its scores, and the logarithm of its sum."""
+        """For each query, the mean gradient of its scores, and its log-sum-exp."""
         v, s, (whole, rest) = self.v, self.s, divmod(self.config.value_width, self.lanes)
         log_sums, of_log_sums = (
             v.step(own[name], first, self.itemsize) for name in ("log_sums", "of_log_sums")
@@ -182,7 +182,7 @@ class AttentionGradientWriter(AttentionWriter):
             self.each_vector(many, width, self._add, sums[name], aim)
 
     def _add(self, start: str, to: str, many: int) -> None:
-        """Add a vector to what is there."""
+        """Add a vector to memory."""
         v = self.v
         v.store(self.s.add(v.load(to, 0, many), v.load(start)), to, 0, many)
 
@@ -212,7 +212,7 @@ class AttentionGradientWriter(AttentionWriter):
         self._sum(self.of_queries, (rows, many), (slopes, down, across), k, (of_q, line))
 
     def _products(self, rows: Rows, count: str, terms: int, columns: int, to: str) -> None:
-        """The products of so many rows and all columns of a block of keys."""
+        """The products of a number of rows with all columns of a block of keys."""
         v, block, (start, stride) = self.v, self.of_scores, rows
 
         def row(i: str, k: str) -> tuple[str, int]:
@@ -229,10 +229,10 @@ class AttentionGradientWriter(AttentionWriter):
     def _weights(
         self, mask: str, first: str, tile: str, start: str, end: str, key: str, hidden: bool
     ) -> None:
-        """Weights of some queries in place of scores, and the gradients of these.
+        """Replace the scores of some queries by weights, and compute the scores' gradients.
 
-        The latter are those of weights, less their mean, times the weights. Of ``hidden`` queries
-        some do not see all keys of the block, or there are fewer keys.
+        The gradients are those of weights, minus their mean, times the weights. With ``hidden``,
+        some queries do not see all keys of the block, or there are fewer keys.
         """
         v, s, config = self.v, self.s, self.config
         final = v.number("sub", self.argument("keys"), 1)
@@ -272,8 +272,8 @@ class AttentionGradientWriter(AttentionWriter):
     ) -> None:
         """Add the product of a tile's ``factors`` and rows ``columns`` to rows of the same width.
 
-        ``extents`` are rows of the result and terms; ``factors`` begin at an address, and have
-        bytes from one row of the result to the next, and from one term to the next.
+        ``extents`` are rows of the result and terms; ``factors`` are an address, and the strides in
+        bytes of rows of the result and of terms.
         """
         v, (start, across, along), (sums, line) = self.v, factors, to
 
@@ -294,7 +294,7 @@ class AttentionGradientWriter(AttentionWriter):
     # Several parts -------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Add up what the parts of a head gave, each piece for a share of the keys."""
+        """Sum the contributions of the parts of a head, each piece for a share of the keys."""
         v = self.v
         parts, keys, shared = (self.argument(name) for name in ("whole", "keys", "shared"))
         with (
@@ -312,7 +312,7 @@ class AttentionGradientWriter(AttentionWriter):
                 self.each_vector(v.number("sub", last, first), width, one, source, target)
 
     def _total(self, parts: str, stride: str, start: str, to: str, many: int) -> None:
-        """Write the sum of a vector of each part."""
+        """Write the sum of a vector over all parts."""
         v = self.v
         with self.code.loop("sum", 1, parts, 1, [v.load(start, 0, many)]) as (i, sums):
             sums[0] = self.s.add(sums[0], v.load(v.step(start, i, stride), 0, many))

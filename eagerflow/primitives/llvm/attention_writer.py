@@ -1,8 +1,8 @@
-"""What the kernels of attention have in common, as LLVM's code.
+"""Common parts of attention kernels, in LLVM IR.
 
-Rows of queries, keys and values are copied from wherever they lie into memory that stays in a
-core's caches, a chunk at a time; products of tiles are summed up in registers. No more scores are
-in memory than those of one tile (T. Dao, FlashAttention-2, arXiv:2307.08691).
+Rows of queries, keys and values are copied, a chunk at a time, into memory that stays in a core's
+caches; products of tiles are accumulated in registers. Only the scores of one tile are in memory
+(T. Dao, FlashAttention-2, arXiv:2307.08691).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from eagerflow.codegen.llvm.instructions import llvm_type
 from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES, StageWriter
 from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block, round_up
 
-UNROLLED_VECTORS = 8  # of a row, that are copied without a loop
+UNROLLED_VECTORS = 8  # of a row, copied without a loop
 
 Rows = tuple[str, str | int]
-"""Rows in memory: where they begin, and bytes from one to the next."""
+"""Rows in memory: their address, and the stride in bytes."""
 
 
 def place_slots(*names: str) -> tuple[str, ...]:
-    """What a frame holds of arrays: an address, and the bytes between entries of three axes."""
+    """An array in the frame: an address, and the strides of three axes in bytes."""
     return tuple(f"{name}{part}" for name in names for part in ("", "_batch", "_head", "_row"))
 
 
 class AttentionConfig(NamedTuple):
-    """What a kernel depends on."""
+    """The parameters of a kernel."""
 
     dtype: str
     width: int
@@ -37,13 +37,13 @@ class AttentionConfig(NamedTuple):
     value_width: int
     is_causal: bool
     mask: str
-    """The type of what hides keys, or is added to scores; "" where there is none."""
+    """The type of the mask or bias; "" if there is none."""
     by_query: bool
-    """Whether queries have rows of it of their own."""
+    """Whether the mask has separate rows for queries."""
 
 
 class AttentionWriter(StageWriter):
-    """Writes what both kernels are made of."""
+    """Common parts of both kernels."""
 
     def __init__(
         self, llvm: Any, frame: Sequence[str], config: AttentionConfig, lanes: int, registers: int
@@ -59,32 +59,32 @@ class AttentionWriter(StageWriter):
         self._taken = 0
 
     def block(self, rows: int, width: int) -> RegisterBlock:
-        """The block for so many rows of a tile, and elements of each."""
+        """The register block for the rows of a tile, and their elements."""
         return register_block(rows, width // self.lanes, self.registers, exact=True)
 
     # Memory --------------------------------------------------------------------------------------
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs to work in."""
+        """Bytes of working memory for each thread."""
         return self._taken
 
     def room(self, size: int) -> int:
-        """Take so many bytes of them; where they begin."""
+        """Reserve a part of it; returns its offset."""
         at = self._taken
         self._taken += round_up(size, CACHE_LINE_BYTES)
         return at
 
     def clear(self, offset: int, size: int) -> None:
-        """Put zeros where blocks may read what no row or column of theirs is written to."""
+        """Zero memory that blocks may read without any row or column written to it."""
         self.v.fill(self.own(offset), -(-size // self.v.size))
 
     def own(self, offset: int) -> str:
-        """The address of what was taken."""
+        """The address of reserved memory."""
         return self.v.at("%scratch", offset)
 
     def head(self, name: str, batch: str, head: str) -> str:
-        """Where the rows of a head begin in an array."""
+        """The address of a head's rows in an array."""
         v = self.v
         whole = v.step(self.pointer(name), batch, self.argument(f"{name}_batch"))
         return v.step(whole, head, self.argument(f"{name}_head"))
@@ -95,7 +95,7 @@ class AttentionWriter(StageWriter):
         return self.v.step(start, first, stride), stride
 
     def each_vector(self, count: str, width: int, one: Callable[..., None], *rows: Rows) -> None:
-        """Call ``one(*addresses, elements)`` for all vectors of so many rows of some arrays."""
+        """Call ``one(*addresses, elements)`` for all vectors of the rows of some arrays."""
         v = self.v
         with self.code.loop("row", 0, count) as (i, _):
             starts = [v.step(start, i, stride) for start, stride in rows]
@@ -114,7 +114,7 @@ class AttentionWriter(StageWriter):
     ) -> None:
         """Copy rows, multiplied by a factor.
 
-        Rows of a ``padded`` target are whole vectors: behind the elements there are zeros.
+        Rows of a ``padded`` target are whole vectors: they are filled with zeros.
         """
         v, s = self.v, self.s
 
@@ -125,14 +125,14 @@ class AttentionWriter(StageWriter):
         self.each_vector(count, width, one, source, target)
 
     def neighbours(self, first: str, count: str, rows: Rows) -> list[str]:
-        """The addresses of a vector of rows; in place of what there is not, the last of all."""
+        """The addresses of the rows in a vector; missing ones are replaced by the last."""
         v, (start, stride) = self.v, rows
         last = v.number("sub", count, 1)
         numbers = (v.number("add", first, k) for k in range(self.lanes))
         return [v.step(start, self.least(number, last), stride) for number in numbers]
 
     def module(self) -> str:
-        """The text of all stages, and of what they call."""
+        """The code of all stages, and of the functions that they call."""
         v, s, floats = self.v, self.s, llvm_type(self.v.dtype)
         sizes = "i64 %stride, i64 %rows, i64 %width, i64 %line"
         with self.code.function(f"turn(ptr %source, ptr %to, {sizes}, {floats} %factor)"):
@@ -150,7 +150,7 @@ class AttentionWriter(StageWriter):
         return super().module()
 
     def turn(self, count: str, width: int, source: Rows, target: Rows, factor: Any = None) -> None:
-        """Copy rows, multiplied by a factor, as columns; of both there are whole vectors."""
+        """Copy rows, multiplied by a factor, as columns; both are padded to whole vectors."""
         kind = llvm_type(self.v.dtype)
         number = self.s.constant(1, self.v.dtype) if factor is None else factor
         (start, stride), (to, line) = source, target
@@ -158,7 +158,7 @@ class AttentionWriter(StageWriter):
         self.code.line(f"call void @turn(ptr {start}, ptr {to}, {sizes}, {kind} {number.text})")
 
     def added(self, place: str, first: str | int, mask: str) -> Any:
-        """What a mask adds to a vector of scores; ``first`` is the number of the element."""
+        """The mask's bias for a vector of scores; ``first`` is the index of the element."""
         kind = self.config.mask
         span = self.v.span(place, dtype=kind, position=str(first))
         x = self.v.memory.load(span, mask)
@@ -167,7 +167,7 @@ class AttentionWriter(StageWriter):
         return self.s.select(x, self.s.constant(0, self.v.dtype), -math.inf)
 
     def masked(self, x: Any, added: Any) -> Any:
-        """Scores with what a mask adds: what it hides is hidden, be the score NaN or infinite."""
+        """Scores plus the mask's bias; masked ones are hidden even if they are NaN or infinite."""
         s = self.s
         return s.select(s.equal(added, -math.inf), -math.inf, s.add(x, added))
 
@@ -178,7 +178,7 @@ class AttentionWriter(StageWriter):
         return str(self.s.maximum(self.v.count(a), self.v.count(b)).text)
 
     def index(self, number: str) -> Any:
-        """A count in all lanes, as an integer of the size of elements."""
+        """A count broadcast to all lanes, as an integer of the elements' size."""
         return self.s.splat(self.s.convert(self.v.count(number), self.integer), self.lanes)
 
     def indices(self, first: str) -> Any:
@@ -211,11 +211,12 @@ class AttentionWriter(StageWriter):
         begin: Callable[[str, str], list[Any]],
         end: Callable[[str, str, list[Any]], None],
     ) -> None:
-        """The product of two matrices: so many rows, columns, and terms of each sum.
+        """The product of two matrices of given rows, columns, and terms of each sum.
 
-        ``row(i, k)`` is where row i has its term k, and the bytes to the next row; ``columns`` are
-        the rows of the second matrix. What ``begin(i, offset)`` gives for a block, which begins
-        with row i and at an offset of columns, is added to; ``end(i, offset, sums)`` takes it.
+        ``row(i, k)`` returns the address of term k of row i, and the stride to the next row;
+        ``columns`` are the rows of the second matrix. ``begin(i, offset)`` returns the initial sums
+        of the block at row i and an offset of columns; ``end(i, offset, sums)`` consumes the final
+        ones.
         """
         v, code, panel = self.v, self.code, block.vectors * self.v.size
         high, wide, terms = extents

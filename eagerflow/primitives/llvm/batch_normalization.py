@@ -1,8 +1,8 @@
-"""Batch normalization of channels-last arrays as LLVM's code.
+"""Batch normalization of channels-last arrays in LLVM IR.
 
-Each piece of rows is read once for its sums, from which a number near its mean is subtracted:
-the mean of its first rows. The sums of all pieces are joined in float64, in their order, and each
-piece is read once more for the result.
+Each piece of rows is read once for its sums, shifted by an estimate of its mean: the mean of its
+first rows. The sums of all pieces are combined in float64, in order, and each piece is read once
+more for the result.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
 
-ROWS_PER_SAMPLE = 16  # of so many rows one tells where the numbers of a piece lie
-MAX_BLOCK_VECTORS = 4  # of channels that are worked on together
+ROWS_PER_SAMPLE = 16  # one in so many rows is sampled for the location of a piece's numbers
+MAX_BLOCK_VECTORS = 4  # of channels that are processed together
 
 
 class BatchNormConfig(NamedTuple):
-    """What a kernel depends on."""
+    """The parameters of a kernel."""
 
     dtype: str
     channels: int
@@ -28,7 +28,7 @@ class BatchNormConfig(NamedTuple):
 
 
 class BatchNormWriter(StageWriter):
-    """Writes the stages: ``measure`` adds up pieces, ``join`` joins them, ``apply`` computes."""
+    """Writes the stages: ``measure`` sums pieces, ``join`` combines them, ``apply`` computes."""
 
     stages = ("measure", "join", "apply")
     slots = (
@@ -46,7 +46,7 @@ class BatchNormWriter(StageWriter):
         "numbers",
     )
     """``first`` and ``second`` are the results for each channel, ``numbers`` epsilon and the number
-    of rows in float64; ``sums`` and ``lines`` are memory to work in.
+    of rows in float64; ``sums`` and ``lines`` are working memory.
     """
 
     def __init__(self, llvm: Any, frame: Sequence[str], config: BatchNormConfig) -> None:
@@ -72,9 +72,9 @@ class BatchNormWriter(StageWriter):
         sums: list[Any],
         body: Callable[[str, list[Any]], list[Any]],
     ) -> list[Any]:
-        """Sums over rows; ``body(row, sums)`` gives the next ones.
+        """Sums over rows; ``body(row, sums)`` returns the next ones.
 
-        There is a list of them for each of ``unrolled`` rows; they are added up at the end.
+        There is a list of sums for each of ``unrolled`` rows; they are added at the end.
         """
         v, code, size = self.v, self.code, len(sums)
         whole = v.number("and", count, -unrolled)
@@ -117,7 +117,7 @@ class BatchNormWriter(StageWriter):
         self._blocks(0, self.vectors // self.wide, self.wide, block)
 
     def _near(self, x: str, count: str, share: Any) -> list[Any]:
-        """The means of the first rows, whose number ``share`` is the inverse of."""
+        """The means of the first rows; ``share`` is the inverse of their number."""
         v, s = self.v, self.s
 
         def row(at: str, sums: list[Any]) -> list[Any]:
@@ -155,7 +155,7 @@ class BatchNormWriter(StageWriter):
     # Together ------------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Each piece joins its share of the channels."""
+        """Each piece combines its share of the channels."""
         v, s = self.v, self.s
         rows, height = (self.argument(name) for name in ("rows", "height"))
         _, count, first, last = self.share(self.vectors)
@@ -182,11 +182,11 @@ class BatchNormWriter(StageWriter):
         self._blocks(first, last, 1, block)
 
     def _wide(self, place: str, offset: str | int = 0) -> Any:
-        """A vector of the arrays' type, as float64."""
+        """A vector of the arrays' type, converted to float64."""
         return self.s.convert(self.v.load(place, offset), "float64")
 
     def _store(self, value: Any, place: str, offset: str | int = 0) -> Any:
-        """Write float64 in the arrays' type; what was written."""
+        """Store float64 in the arrays' type; returns the stored value."""
         value = self.s.convert(value, self.v.dtype)
         self.v.store(value, place, offset)
         return value
@@ -228,7 +228,7 @@ class BatchNormWriter(StageWriter):
         many: int,
         body: Callable[[Any, str, Any, list[Any]], list[Any]],
     ) -> list[Any]:
-        """Sums over all pieces; the last one has a size of its own."""
+        """Sums over all pieces; the last one has a different size."""
         v = self.v
         none = self.s.splat(self.s.constant(0, "float64"), self.lanes)
         with self.code.loop("piece", 0, final, 1, [none] * many) as (i, held):
@@ -248,7 +248,7 @@ class BatchNormWriter(StageWriter):
         return [self.v.at(self.targets[name], at) for name in names]
 
     def _rest(self, mean: Any, line: str) -> Any:
-        """Store a number near the mean; what is left of it."""
+        """Store the estimate of the mean; returns the remainder."""
         return self.s.subtract(mean, self.s.convert(self._store(mean, line), "float64"))
 
     def _training(self, at: str, mean: Any, squares: Any, *_: Any) -> None:

@@ -1,7 +1,7 @@
-"""Convolutions of bytes as products of matrices whose rows are the windows of images.
+"""Convolutions of bytes as products of matrices whose rows are windows of images.
 
-A window is some runs of bytes, one for each of its lines. They are copied behind each other as the
-rows of a product are copied in any case (``product_packing``), so that nothing else is added.
+A window consists of runs of bytes, one for each of its lines. They are concatenated while the rows
+of a product are packed (``product_packing``), at no additional cost.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from eagerflow.primitives.llvm.matrix_product import PackedProductWriter
 
 
 class ByteConvolutionWriter(PackedProductWriter):
-    """Writes ``pack`` and ``multiply``, of which the rows are positions in all images.
+    """Writes ``pack`` and ``multiply``, with positions in all images as rows.
 
-    ``a`` is the address of the images. There are ``image_positions`` windows in one, and
-    ``line_positions`` in a line. ``image_next``, ``line_next`` and ``position_next`` are elements
-    from the first of one window to that of the next; ``run_length`` are elements of a run, and
-    ``run_next`` those from one run of a window to the next.
+    ``a`` is the address of the images. Each has ``image_positions`` windows, and ``line_positions``
+    in a line. ``image_next``, ``line_next`` and ``position_next`` are strides of windows in
+    elements; ``run_length`` is the length of a run, and ``run_next`` the stride of a window's runs.
     """
 
     slots: ClassVar[tuple[str, ...]] = (
@@ -32,7 +31,7 @@ class ByteConvolutionWriter(PackedProductWriter):
         self.part_begin = part
 
     def _pack_rows(self, a: str, to: str) -> None:
-        """Copy the windows from ``first`` to ``last``, as far as the part goes."""
+        """Copy the windows from ``first`` to ``last``, limited to the part."""
         v, code, given = self.v, self.code, self.given
         length = given["run_length"]
         end = v.number("add", self.part_begin, self.count)
@@ -55,7 +54,7 @@ class ByteConvolutionWriter(PackedProductWriter):
                 )
 
     def _offset(self, position: str) -> str:
-        """Where the window of a position begins."""
+        """The start of the window at a position."""
         v, given = self.v, self.given
         image = v.number("udiv", position, given["image_positions"])
         inside = v.number("urem", position, given["image_positions"])
@@ -69,7 +68,7 @@ class ByteConvolutionWriter(PackedProductWriter):
         return v.number("add", v.number("add", terms[0], terms[1]), terms[2])
 
     def _copy_run(self, source: str, aim: str, count: str) -> None:
-        """Copy so many elements; what is written beyond them, the next run overwrites."""
+        """Copy a number of elements; the next run overwrites any excess."""
         v, several = self.v, self.lanes * self.terms.group
         whole = v.number("mul", v.number("udiv", count, several), several)
         for begin, end in (("0", whole), (whole, count)):
@@ -81,6 +80,6 @@ class ByteConvolutionWriter(PackedProductWriter):
 
 
 class ByteConvolutionRowsWriter(ByteConvolutionWriter):
-    """Writes ``multiply`` alone, for filters that are packed."""
+    """Writes ``multiply`` alone, for packed filters."""
 
     stages = ("multiply",)

@@ -1,7 +1,7 @@
-"""What the kernels of convolutions have in common, as LLVM's code.
+"""Common parts of convolution kernels, in LLVM IR.
 
-A piece of work is some images, or some rows of one: the elements that their windows cover are
-copied with the zeros around them, so that nothing has to be asked after.
+A piece of work is some images, or some rows of one: the elements under their windows are copied
+with zero padding, so that inner loops need no bounds checks.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from eagerflow.primitives.windows import Window
 
 
 class ConvolutionConfig(NamedTuple):
-    """A convolution over two axes: its windows, and what a piece of work is."""
+    """A convolution over two axes: its windows, and the size of a piece of work."""
 
     dtype: str
     high: Window
-    """Along the rows of an image."""
+    """The window along the rows of an image."""
     wide: Window
-    """Along the columns."""
+    """The window along the columns."""
     channels: int
     filters: int
     band: int
-    """Rows of the result, or of Winograd's tiles, that are worked on together at most."""
+    """The largest number of rows of the result, or of Winograd tiles, processed together."""
     group: int = 1
-    """Images whose tiles are worked on together at most."""
+    """The largest number of images with tiles processed together."""
     turned: bool = False
-    """The filters are those of a convolution that this one leads back."""
+    """Whether the filters are those of a convolution whose input gradient this is."""
 
 
 class ConvolutionWriter(StageWriter):
-    """Writes what all kernels of convolutions are made of.
+    """Common parts of convolution kernels.
 
-    Subclasses set ``pixel``, the bytes of a position in the copy of an image, and ``block``, what
-    is summed up in registers, and call ``make_room``.
+    Subclasses set ``pixel``, the bytes of a position in the copy of an image, and ``block``, the
+    sums in registers, and call ``make_room``.
     """
 
     slots = ("images", "other", "result", "weights", "flags")
@@ -61,12 +61,12 @@ class ConvolutionWriter(StageWriter):
         self.result_bytes = config.high.out * self.result_line
 
     def make_room(self, columns: int) -> None:
-        """Let copies of rows have so many columns."""
+        """Set the number of columns of the copied rows."""
         self.columns, self.line = columns, columns * self.pixel
 
     @property
     def sums(self) -> int:
-        """Bytes of what each piece adds up, which ``_join`` joins."""
+        """Bytes of the sums of each piece, which ``_join`` combines."""
         raise NotImplementedError
 
     # Filters -------------------------------------------------------------------------------------
@@ -74,13 +74,13 @@ class ConvolutionWriter(StageWriter):
     def pack_filters(self, size: int, start_of: Callable[[str, str], str]) -> None:
         """Each piece packs its share of ``size`` elements, each with vectors of all filters.
 
-        ``start_of(filters, element)`` is where those of an element begin.
+        ``start_of(filters, element)`` returns the address of an element's filters.
         """
         v, config, code, block = self.v, self.config, self.code, self.block
         _, _, first, last = self.share(size)
         filters, to = self.pointer("other"), self.pointer("weights")
         panel, panels = block.vectors * v.size, self.filters // self.lanes // block.vectors
-        # Bytes from the filters of a vector to those of the next one.
+        # The stride in bytes from one vector of filters to the next.
         stride = v.size * (config.channels if config.turned else 1)
         with (
             code.loop("panel", 0, panels) as (p, _),
@@ -92,13 +92,13 @@ class ConvolutionWriter(StageWriter):
                 self._pack(v.at(start, j * stride), v.at(aim, j * v.size), mask)
 
     def _pack(self, start: str, to: str, mask: str) -> None:
-        """Write what is made of a vector of filters."""
+        """Store the packed form of a vector of filters."""
         raise NotImplementedError
 
     # Copies of images ----------------------------------------------------------------------------
 
     def copy(self, image: str, first: str, rows: str) -> None:
-        """Copy ``rows`` rows of an image from ``first`` on, with the zeros around, to scratch."""
+        """Copy ``rows`` rows of an image from ``first`` on, zero-padded, to scratch memory."""
         v, code, high, wide = self.v, self.code, self.config.high, self.config.wide
         inside = max(min(wide.size, self.columns - wide.before), 0)
         left, end = wide.before * self.pixel, (wide.before + inside) * self.pixel
@@ -120,19 +120,19 @@ class ConvolutionWriter(StageWriter):
             code.label(after)
 
     def copy_positions(self, start: str, to: str, count: int) -> None:
-        """Copy so many positions of a row, which lie as in the image."""
+        """Copy consecutive positions of a row."""
         v, elements = self.v, count * self.config.channels
         self.parts(elements, lambda at, n: v.store(v.load(start, at, n), to, at, n))
 
     def clear(self, to: str, size: int) -> None:
-        """Write so many bytes of zeros."""
+        """Write a number of zero bytes."""
         v = self.v
         self.parts(size // self.itemsize, lambda at, n: v.store(v.zero, to, at, n))
 
     # Sums of pieces ------------------------------------------------------------------------------
 
     def joined(self, start: str, offsets: Sequence[int], count: str) -> list[Any]:
-        """For each offset the sum of what all ``count`` pieces have there, in their order."""
+        """For each offset, the sum over all ``count`` pieces, in order."""
         v = self.v
         first = [v.load(start, offset) for offset in offsets]
         with self.code.loop("piece", 1, count, 1, first) as (i, totals):

@@ -1,6 +1,6 @@
-"""The direct sums of a convolution as LLVM's code, blocked in registers.
+"""Direct convolution in LLVM IR, blocked in registers.
 
-Windows whose elements lie side by side in memory are walked along as one run.
+Windows with contiguous elements are processed as one run.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block, rou
 
 
 class _DirectWriter(ConvolutionWriter):
-    """What both kernels are made of."""
+    """Common parts of both kernels."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         config = self.config
         self.pixel = config.channels * self.itemsize
         self.taps = config.high.kernel * config.wide.kernel
-        # A run: elements of a window side by side in memory.
+        # A run: contiguous elements of a window.
         joined = config.wide.dilation == 1
         self.runs = 1 if joined else config.wide.kernel
         self.run = config.channels * (config.wide.kernel if joined else 1)
 
     def make_room_for(self, many: int) -> None:
-        """Make room for the elements that so many columns of the result see."""
+        """Make room for the inputs of a number of result columns."""
         wide = self.config.wide
         self.make_room((many - 1) * wide.stride + wide.extent)
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs."""
+        """Bytes of working memory for each thread."""
         config = self.config
         rows = (config.band - 1) * config.high.stride + config.high.extent
         return round_up(rows * self.line, CACHE_LINE_BYTES) + 16 * CACHE_LINE_BYTES
 
     def copy_seen(self, image: str, first: str, rows: str, beyond: int = 0) -> None:
-        """Copy what ``rows`` rows of an image's results see, from the row ``first`` on.
+        """Copy the inputs of ``rows`` rows of an image's results, from the row ``first`` on.
 
-        So many elements ``beyond`` are zeros.
+        ``beyond`` more elements are zeros.
         """
         v, high = self.v, self.config.high
         above = v.number("sub", v.number("mul", first, high.stride), high.before)
@@ -51,7 +51,7 @@ class _DirectWriter(ConvolutionWriter):
 
 
 class DirectForwardWriter(_DirectWriter):
-    """Writes ``weights``, which packs the filters, and ``kernel``, which does the rest."""
+    """Writes ``weights``, which packs the filters, and ``kernel``, which computes the result."""
 
     stages = ("weights", "kernel")
 
@@ -72,11 +72,11 @@ class DirectForwardWriter(_DirectWriter):
         self.pack_filters(self.taps * self.config.channels, self._filters_of)
 
     def _filters_of(self, filters: str, element: str) -> str:
-        """Where the filters of an element of a window begin."""
+        """The address of the filters for an element of a window."""
         v, config = self.v, self.config
         if not config.turned:
             return v.step(filters, element, self.result_pixel)
-        # From (*window, filters, channels), back to front.
+        # From (*window, filters, channels), flipped.
         tap, channel = (v.number(op, element, config.channels) for op in ("udiv", "urem"))
         back = v.number("sub", self.taps - 1, tap)
         start = v.step(filters, back, config.filters * self.pixel)
@@ -128,7 +128,7 @@ class DirectForwardWriter(_DirectWriter):
         return rows
 
     def _store(self, sums: list[Any], to: str, first: str, masks: list[str]) -> None:
-        """Write a block's columns, as far as the result has them."""
+        """Write a block's columns, limited to the result's size."""
         v, columns, block = self.v, self.config.wide.out, self.block
         rest = columns % block.rows
         for i in range(block.rows):
@@ -142,7 +142,7 @@ class DirectForwardWriter(_DirectWriter):
 
 
 class DirectFilterWriter(_DirectWriter):
-    """Writes ``sums``, which makes the sums of a piece, and ``join``, which makes the result."""
+    """Writes ``sums``, which computes the sums of a piece, and ``join``, which combines them."""
 
     stages = ("sums", "join")
 
@@ -152,7 +152,7 @@ class DirectFilterWriter(_DirectWriter):
         vectors, registers = self.filters // self.lanes, self.registers
         self.window = self.taps * self.config.channels
         wide = next(n for n in (4, 3, 2, 1) if vectors % n == 0)
-        # All elements of a small window together: they are not side by side.
+        # All elements of a small window together, which are not contiguous.
         while wide > 1 and self.window * wide > registers - 1 - wide and self.window <= 12:
             wide = next(n for n in range(wide - 1, 0, -1) if vectors % n == 0)
         self.whole = self.window * wide <= registers - 1 - wide
@@ -164,7 +164,7 @@ class DirectFilterWriter(_DirectWriter):
         self.sum_line = self.filters * self.itemsize
         run = self.window if self.whole else self.run
         rows = round_up(run, self.block.rows)
-        self.read_beyond = rows - run  # elements that the last block of a run reads behind it
+        self.read_beyond = rows - run  # elements that the last block of a run reads beyond it
         self.sum_run = rows * self.sum_line
 
     @property
@@ -237,7 +237,7 @@ class DirectFilterWriter(_DirectWriter):
         self.store_block(block, held, to, self.sum_line, add=True)
 
     def _join(self) -> None:
-        """Each piece joins its share of the window's elements."""
+        """Each piece combines its share of the window's elements."""
         v = self.v
         _, count, first, last = self.share(self.window)
         known, to = self.pointer("weights"), self.pointer("result")

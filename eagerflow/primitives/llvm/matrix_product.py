@@ -1,9 +1,9 @@
-"""Products of matrices as LLVM's code: packed panels, blocks of the caches, sums in registers.
+"""Matrix products in LLVM IR: packed panels, cache blocking, sums in registers.
 
-A piece of work is some rows and columns of one result. Its columns are taken panel by panel: what
-the second matrix has there is packed line by line, and multiplied with blocks of rows of the first
-one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008). Long sums
-are made in parts of ``DEPTH`` units, one after the other.
+A piece of work is some rows and columns of one result. Its columns are processed in panels: the
+second matrix's part is packed line by line, and multiplied with blocks of rows of the first one
+(Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008). Long sums are
+computed in consecutive parts of ``DEPTH`` units.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from eagerflow.primitives.llvm.vectors import round_up
 
 
 class ProductWriter(PackingWriter):
-    """Writes ``multiply``: rows count the pieces of rows of all products, columns are columns.
+    """Writes ``multiply``: rows are those of all products, in pieces; columns are columns.
 
-    ``a``, ``b`` and ``c`` are the addresses of the first product's matrices, ``..._next`` bytes
-    from one product to the next, ``a_row`` and ``a_term`` bytes between rows and between terms,
-    ``b_term`` and ``b_column`` between terms and between columns, ``c_row`` between rows. Sums
-    that are to be rounded lie in ``sums`` while there are terms left, the ``sum_row`` of which
-    are bytes of a row.
+    ``a``, ``b`` and ``c`` are the addresses of the first product's matrices, ``..._next`` strides
+    in bytes between products, ``a_row`` and ``a_term`` those between rows and between terms,
+    ``b_term`` and ``b_column`` between terms and between columns, ``c_row`` between rows.
+    Incomplete sums that will be rounded are in ``sums``, with ``sum_row`` bytes per row.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("multiply",)
     slots: ClassVar[tuple[str, ...]] = (*PackingWriter.slots, "sum_row", "sums")
 
     def sums(self, products: int, rows: int, terms: int, columns: int) -> tuple[int, int]:
-        """Bytes of a row of sums that are not complete, and of all of them."""
+        """Bytes of a row of incomplete sums, and of all of them."""
         row = round_up(columns, self.wide) * self.v.itemsize
         needed = self.terms.are_rounded and terms > self.part
         return row, products * rows * row if needed else 0
@@ -78,25 +77,25 @@ class ProductWriter(PackingWriter):
 
     @property
     def _reads_directly(self) -> bool:
-        """Whether whole panels are read as they lie in memory for the first block of rows."""
+        """Whether the first block of rows reads whole panels directly from the matrix."""
         plain = self.terms.are_plain and self.config.panel != "transposed"
         return plain and not self.config.ahead
 
     def _panel(self, b: str, part: str, column: str, left: str, whole: str) -> str:
-        """Where the packed panel is; what is not read directly is packed now."""
+        """The address of the packed panel, which is packed first unless it is read directly."""
         condition = self.code.value(f"xor i1 {whole}, true") if self._reads_directly else ""
         with self.code.where(condition):
             self._pack_panel(b, self.own_panel, left)
         return self.own_panel
 
     def _row_numbers(self, row: str) -> list[str]:
-        """The rows of a block; the last one stands for those that are not there."""
+        """The rows of a block; missing ones are replaced by the last."""
         v = self.v
         final = v.number("sub", self.last, 1)
         return [self.least(v.number("add", row, i), final) for i in range(self.block.rows)]
 
     def _row_starts(self, a: str, block: str, rows: list[str]) -> tuple[list[str], int]:
-        """Where the rows of a block begin, and bytes between their units."""
+        """The addresses of a block's rows, and the stride of their units."""
         v, kind = self.v, self.config.rows
         if kind == "direct":
             return [v.step(a, i, self.given["a_row"]) for i in rows], v.itemsize
@@ -134,7 +133,7 @@ class ProductWriter(PackingWriter):
         return found
 
     def _no_sums(self, panel: str) -> list[Any]:
-        """The sums of a block before anything is added."""
+        """The initial sums of a block."""
         v, vectors = self.v, self.block.vectors
         if not self.terms.are_shifted:
             return v.no_sums(self.block)
@@ -153,7 +152,7 @@ class ProductWriter(PackingWriter):
         column: str,
         part: str,
     ) -> None:
-        """Add the sums of the parts before, and write what there is now."""
+        """Add the sums of earlier parts, and store the result."""
         v, code = self.v, self.code
         if not self.terms.are_rounded:
             sums = self._with_parts_before(sums, starts, masks, part)
@@ -173,7 +172,7 @@ class ProductWriter(PackingWriter):
     def _with_parts_before(
         self, sums: list[Any], starts: list[str], masks: list[str], part: str
     ) -> list[Any]:
-        """Sums with those of the parts before, if there are any."""
+        """Sums plus those of earlier parts, if there are any."""
         v, wide = self.v, self.block.vectors
         once = self.least(part, "1")
         with self.code.loop("before", 0, once, 1, sums) as (_, found):
@@ -183,9 +182,9 @@ class ProductWriter(PackingWriter):
         return found
 
     def _write(self, sums: list[Any], starts: list[str], masks: list[str], whole: str) -> None:
-        """Write the sums of a block.
+        """Store the sums of a block.
 
-        Rows that are not there are written in the place of the last one, which comes after them.
+        Missing rows are stored at the last one's address, and overwritten by it.
         """
         v, code, wide, out = self.v, self.code, self.block.vectors, self.terms.out
         part = code.value(f"xor i1 {whole}, true")
@@ -200,7 +199,7 @@ class ProductWriter(PackingWriter):
 
 
 class PackedProductWriter(ProductWriter):
-    """Writes ``pack`` as well, which packs all panels before they are read."""
+    """Writes also ``pack``, which packs all panels before they are read."""
 
     stages: ClassVar[tuple[str, ...]] = ("pack", "multiply")
     slots = (*ProductWriter.slots, "packed_panels")
@@ -210,7 +209,7 @@ class PackedProductWriter(ProductWriter):
         return -(-terms // self.part) * -(-columns // self.wide) * self.panel
 
     def _across(self) -> str:
-        """How many panels there are side by side."""
+        """The number of panels."""
         v = self.v
         return v.number(
             "udiv", v.number("add", self.given["column_count"], self.wide - 1), self.wide
@@ -239,12 +238,12 @@ class PackedProductWriter(ProductWriter):
 
 
 class PackWriter(PackedProductWriter):
-    """Writes ``pack`` alone: panels that are packed once are read by several products."""
+    """Writes ``pack`` alone, for panels that are packed once and read by several products."""
 
     stages = ("pack",)
 
 
 class PackedRowsWriter(PackedProductWriter):
-    """Writes ``multiply`` alone, for panels that are packed."""
+    """Writes ``multiply`` alone, for packed panels."""
 
     stages = ("multiply",)

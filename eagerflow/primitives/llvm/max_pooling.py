@@ -1,4 +1,4 @@
-"""The largest element of windows side by side, and where it is, as LLVM's code."""
+"""Max pooling over adjacent windows, and its gradient, in LLVM IR."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from eagerflow.primitives.llvm.stage_writer import StageWriter
 
 
 class MaxPoolConfig(NamedTuple):
-    """What a kernel depends on: an image, and windows that touch no element twice."""
+    """The parameters of a kernel: an image, and windows that do not overlap."""
 
     dtype: str
     height: int
     width: int
     channels: int
     high: int
-    """Rows of a window, and from one to the next."""
+    """Rows of a window, and their stride."""
     wide: int
     rows: int
     """Rows of windows."""
@@ -26,7 +26,7 @@ class MaxPoolConfig(NamedTuple):
 
 
 class MaxPoolWriter(StageWriter):
-    """Writes ``kernel``, whose rows are those of the windows of all images."""
+    """Writes ``kernel``, with the rows of windows of all images as rows."""
 
     stages = ("kernel",)
     slots = ("x", "g", "result")
@@ -56,7 +56,7 @@ class MaxPoolWriter(StageWriter):
         v = self.v
         x, result = (v.at(self.pointer(name), at) for name in ("x", "result"))
         values = [v.load(v.at(x, seen), place, count) for place in places]
-        # NaN if there is one, as NumPy has it.
+        # NaN if there is one, as in NumPy.
         largest = reduce(self.s.maximum, values)
         if not self.config.gradient:
             v.store(largest, result, own, count)
@@ -67,11 +67,11 @@ class MaxPoolWriter(StageWriter):
     def _place(
         self, values: list[Any], largest: Any, given: Any, aim: str, places: list[int], count: int
     ) -> None:
-        """An element of g where the window has its first maximum, zeros elsewhere."""
+        """An element of g at the first maximum of the window, zeros elsewhere."""
         s, free = self.s, self.s.constant(True, "bool")
         for value, place in zip(values, places, strict=True):
             below = s.less(value, largest)
-            # With NaN, none is below: the first one gets it.
+            # No comparison with NaN is true: the first element gets it.
             hit = s.select(below, False, free)
             self.v.store(s.select(hit, given, 0), aim, place, count)
             free = s.logical_and(free, below)

@@ -1,7 +1,7 @@
-"""Packing of matrices that are multiplied: rows of the first one, panels of the second.
+"""Packing of matrices for products: rows of the first one, panels of the second.
 
-Both become units (``product_terms.py``) in the order in which they are read: a block of rows, or a
-panel of columns, of as many units as a part of the sums has.
+Both become units (``product_terms.py``) in the order of reads: a block of rows, or a panel of
+columns, with the units of a part of the sums.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES, StageWriter
 from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
 
 DEPTH = 256  # units of a part of the sums, at most
-HEIGHT = 256  # rows of a piece, but for those that complete a block
+HEIGHT = 256  # rows of a piece, except those that complete a block
 
 
 class ProductConfig(NamedTuple):
-    """What a kernel depends on; sizes and strides of the matrices come with each call."""
+    """The parameters of a kernel; sizes and strides of the matrices are arguments of each call."""
 
     terms: Terms
     block: RegisterBlock
     rows: str
-    """Of the first matrix: "direct" as they lie in memory; "copied" as they are no units; or
-    "interleaved" as its columns lie in one piece each."""
+    """For the first matrix: "direct" if read in place; "copied" if elements are not units; or
+    "interleaved" if its columns are contiguous."""
     panel: str
-    """Of the second matrix: "direct" for few rows, "packed", or "transposed" where its columns
-    lie in one piece each."""
+    """For the second matrix: "direct" for few rows, "packed", or "transposed" if its columns are
+    contiguous."""
     ahead: bool
-    """Whether the panels of the one second matrix are packed before they are read; else each
-    piece packs its own."""
+    """Whether the panels of a single second matrix are packed in advance; otherwise each piece
+    packs its own."""
 
 
 class PackingWriter(StageWriter):
-    """Writes what packs rows and panels of the matrices of a part of the sums.
+    """Writes the packing of rows and panels for a part of the sums.
 
-    ``self.count`` is how many terms the part has, ``self.units`` how many units; ``self.first`` and
-    ``self.last`` are where the rows of the piece begin and end.
+    ``self.count`` is the number of terms of the part, ``self.units`` that of units; ``self.first``
+    and ``self.last`` are the bounds of the piece's rows.
     """
 
     slots: ClassVar[tuple[str, ...]] = (
@@ -56,8 +56,8 @@ class PackingWriter(StageWriter):
         self.config, self.terms, self.block = config, terms, config.block
         self.wide = self.block.vectors * lanes  # columns of a panel
         self.part = DEPTH * terms.group  # terms
-        # Bytes of a unit of a packed panel, and of the panel, which ends with what its sums begin
-        # with where the first matrix is shifted.
+        # Bytes of a unit of a packed panel, and of the panel, which ends with the initial sums if
+        # the first matrix is shifted.
         self.line = self.block.vectors * self.v.size
         self.panel = (round_up(DEPTH, lanes) + terms.are_shifted) * self.line
         # Bytes of a unit of interleaved rows; of a copied row, and of a block of packed ones. Rows
@@ -71,13 +71,13 @@ class PackingWriter(StageWriter):
 
     @property
     def own_rows(self) -> int:
-        """Bytes that each thread needs for rows."""
+        """Bytes of working memory for rows, for each thread."""
         blocks = -(-HEIGHT // self.block.rows)
         return blocks * self.packed_block if self.config.rows != "direct" else 0
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs."""
+        """Bytes of working memory for each thread."""
         return self.own_rows + self.panel + CACHE_LINE_BYTES
 
     def _read(self) -> None:
@@ -85,23 +85,23 @@ class PackingWriter(StageWriter):
         self.given = {name: self.argument(name) for name in self.slots[3:]}
 
     def _begin_part(self, part: str) -> None:
-        """Begin with the terms from ``part`` on."""
+        """Set the part that begins with the term ``part``."""
         v, group = self.v, self.terms.group
         self.count = self.least(v.number("sub", self.given["term_count"], part), str(self.part))
         self.units = v.number("udiv", v.number("add", self.count, group - 1), group)
-        # Those that are complete, and how many terms the last one has.
+        # The complete units, and the number of terms in the last one.
         self.whole_units = v.number("udiv", self.count, group)
         self.rest = v.number("urem", self.count, group)
 
     def _below(self, count: str, first: str | int) -> str:
-        """The mask of the elements of a vector that begins with ``first`` below ``count``."""
+        """The mask of the elements below ``count`` in a vector that begins with ``first``."""
         left = self.v.count(self.v.number("sub", count, first))
         return str(self.s.less(self.v.memory.iota, left).text)
 
     def _lines(self, condition: str) -> Iterator[tuple[str, bool, str]]:
-        """Loops over the units of a part: the number, whether masks are needed, terms left.
+        """Loops over the units of a part: the index, whether masks are needed, remaining terms.
 
-        No mask is where a condition holds and the unit is complete.
+        Masks are unnecessary if a condition is true and the unit is complete.
         """
         begin = self.code.value(f"select i1 {condition}, i64 {self.whole_units}, i64 0")
         parts = [("0", begin, False, ""), (begin, self.whole_units, True, "")]
@@ -114,14 +114,14 @@ class PackingWriter(StageWriter):
     # Rows ----------------------------------------------------------------------------------------
 
     def _pack_rows(self, a: str, to: str) -> None:
-        """Pack the rows from ``first`` to ``last``; ``a`` is where the part's terms begin."""
+        """Pack the rows from ``first`` to ``last``; ``a`` is the address of the part's terms."""
         if self.config.rows == "copied":
             self._copy_rows(a, to)
         else:
             self._interleave(a, to)
 
     def _copy_rows(self, a: str, to: str) -> None:
-        """Units of a row one behind the other; the last block is completed with its last row."""
+        """Consecutive units of a row; the last block is completed by its last row."""
         v, code, dtype, high = self.v, self.code, self.terms.a, self.block.rows
         several = self.lanes * self.terms.group
         whole = v.number("mul", v.number("udiv", self.count, several), self.lanes)
@@ -141,13 +141,13 @@ class PackingWriter(StageWriter):
                     v.store(self.reader.of_first(units), v.step(there, k, v.itemsize))
 
     def _interleave(self, a: str, to: str) -> None:
-        """Units of a block's rows side by side.
+        """Interleaved units of a block's rows.
 
-        What is written beyond a block's unit, the next one overwrites.
+        Writes beyond a block's unit are overwritten by the next one.
         """
         v, code, given, high = self.v, self.code, self.given, self.block.rows
         vectors = range(0, high, self.lanes)
-        # Blocks whose vectors are all inside of the matrix.
+        # Blocks with all vectors inside the matrix.
         beyond = round_up(high, self.lanes) - high
         end = self.least(self.last, self._less(given["row_count"], beyond))
         blocks = v.number("udiv", self._less(end, self.first), high)
@@ -172,14 +172,14 @@ class PackingWriter(StageWriter):
         v.store(self.reader.of_first(units), there, i * v.itemsize)
 
     def _less(self, count: str, other: str | int) -> str:
-        """A count less another, at least 0."""
+        """A count minus another, at least 0."""
         v = self.v
         return v.number("sub", count, self.least(count, str(other)))
 
     # Panels --------------------------------------------------------------------------------------
 
     def _pack_panel(self, start: str, to: str, left: str) -> None:
-        """Pack a panel, of which so many columns are left, with zeros behind the last one."""
+        """Pack a panel with the given number of remaining columns, zero-padded."""
         if self.config.panel == "transposed":
             with self.code.loop("across", 0, self.block.vectors) as (j, _):
                 first = self.v.number("mul", j, self.lanes)
@@ -191,7 +191,7 @@ class PackingWriter(StageWriter):
             self._write_shift(to)
 
     def _pack_lines(self, start: str, to: str, left: str) -> None:
-        """Units of columns that lie side by side."""
+        """Units of adjacent columns."""
         v, given, dtype = self.v, self.given, self.terms.b
         masks = [self._below(left, j * self.lanes) for j in range(self.block.vectors)]
         whole = self.code.value(f"icmp uge i64 {left}, {self.wide}")
@@ -204,12 +204,12 @@ class PackingWriter(StageWriter):
                 v.store(units, there, j * v.size)
 
     def _turn(self, panel: str, to: str, left: str) -> None:
-        """Turn as many columns of a panel as a vector has lanes, if they are left, into lines."""
+        """Transpose a vector's number of columns of a panel, if they are available, into lines."""
         v, code, dtype, group = self.v, self.code, self.terms.b, self.terms.group
         columns, several = range(self.lanes), self.lanes * group
         there = [code.value(f"icmp ult i64 {i}, {left}") for i in columns]
         whole = v.number("mul", v.number("udiv", self.count, several), self.lanes)
-        # Without a mask where all columns are there.
+        # Without a mask if all columns exist.
         begin = code.value(f"select i1 {there[-1]}, i64 {whole}, i64 0")
         for first, end in (("0", begin), (begin, self.units)):
             with code.loop("line", first, end, self.lanes) as (k, _):
@@ -227,7 +227,7 @@ class PackingWriter(StageWriter):
                     v.store(line, to_line, i * self.line)
 
     def _write_shift(self, to: str) -> None:
-        """Behind a panel, what its sums begin with as the first matrix is shifted."""
+        """After a panel, the initial sums for a shifted first matrix."""
         v, code = self.v, self.code
         totals = [v.zero] * self.block.vectors
         with code.loop("unit", 0, self.units, 1, totals) as (k, found):

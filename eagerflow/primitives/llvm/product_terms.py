@@ -1,8 +1,8 @@
-"""Types of matrices that are multiplied, and their elements as the operands of multiply-adds.
+"""Element types of matrix products, and their elements as operands of multiply-adds.
 
-Sums are float32, float64 or int32. Smaller floats are widened when they are read. Of integers of 8
-bits a lane takes several terms at once: four where the processor adds four products of bytes to a
-lane (AVX-512 VNNI), else two as 16 bits. What lies in a lane, one term or several, is a *unit*.
+Sums are float32, float64 or int32. Smaller floats are widened on reads. A lane holds several 8-bit
+integers: four if the processor accumulates four byte products per lane (AVX-512 VNNI), otherwise
+two as 16 bits. The contents of a lane, one term or several, are a *unit*.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIGN_BITS = -0x7F7F7F80  # 0x80808080: the highest bit of each byte
 
 
 class Terms(NamedTuple):
-    """What is multiplied, what sums are made in, what the product is written as."""
+    """The types of factors, sums and result."""
 
     a: str
     b: str
@@ -26,22 +26,22 @@ class Terms(NamedTuple):
 
     @property
     def are_plain(self) -> bool:
-        """Whether units are what lies in memory."""
+        """Whether elements in memory are units."""
         return self.a == self.b == self.sums
 
     @property
     def are_rounded(self) -> bool:
-        """Whether the product is of a smaller type than its sums."""
+        """Whether the result has a smaller type than its sums."""
         return self.out != self.sums
 
     @property
     def are_shifted(self) -> bool:
-        """Whether the first factor has 128 added, as bytes are multiplied by ones without sign."""
+        """Whether 128 is added to the first factor, as the instruction takes unsigned bytes."""
         return self.group == 4 and self.a == "int8"
 
 
 class UnitReader:
-    """Writes how units of two matrices are read, and multiplied and added."""
+    """Writes the reading of units of two matrices, and their multiplication and addition."""
 
     def __init__(self, v: VectorWriter, terms: Terms) -> None:
         self.v, self.terms, self.s, self.code = v, terms, v.s, v.code
@@ -49,9 +49,9 @@ class UnitReader:
     # Reading -------------------------------------------------------------------------------------
 
     def line(self, start: str, dtype: str, apart: str, mask: str = "", left: str = "") -> Any:
-        """Units of elements side by side, whose terms are ``apart`` bytes apart.
+        """Units of adjacent elements, with terms ``apart`` bytes apart.
 
-        ``left`` is how many terms there are, if they may be fewer than a unit has.
+        ``left`` is the number of terms, if it may be less than that of a unit.
         """
         v, group = self.v, self.terms.group
         if group == 1:
@@ -68,7 +68,7 @@ class UnitReader:
         return self._units(self._interleaved(lines))
 
     def along(self, start: str, dtype: str, mask: str = "") -> Any:
-        """Units whose terms lie one behind the other; ``mask`` is one of ``below``."""
+        """Units of contiguous terms; ``mask`` is one of ``below``."""
         v, lanes = self.v, self.v.lanes * self.terms.group
         if self.terms.group == 1:
             return v.memory.load(v.span(start, 0, dtype), mask)
@@ -76,16 +76,16 @@ class UnitReader:
         return self._units(self.s.convert(x, "int16") if self.terms.group == 2 else x)
 
     def below(self, left: str) -> str:
-        """The mask, for ``along``, of the first so many terms."""
+        """The mask, for ``along``, of a number of first terms."""
         return self.v.first(left, self.v.lanes * self.terms.group)
 
     def _units(self, x: Any) -> Any:
-        """A vector of terms as one of units."""
+        """A vector of terms, converted to units."""
         zero = self.v.zero
         return zero._replace(text=self.code.value(f"bitcast {x.typed} to {zero.type}"))
 
     def _interleaved(self, lines: list[Any]) -> Any:
-        """The lanes of some vectors in turn."""
+        """The interleaved lanes of some vectors."""
         while len(lines) > 1:
             half = len(lines) // 2
             lanes = lines[0].lanes
@@ -97,18 +97,18 @@ class UnitReader:
     # Multiplying ---------------------------------------------------------------------------------
 
     def of_first(self, units: Any) -> Any:
-        """Units of the first factor as they are multiplied."""
+        """Units of the first factor in the form for multiplication."""
         if not self.terms.are_shifted:
             return units
         return self.s.bitwise_xor(units, _SIGN_BITS)
 
     def shift(self, units: Any, total: Any) -> Any:
-        """A total, and what units of the second factor give with the 128 too much of the first."""
+        """A total, plus the contribution of the 128 that is added to the first factor."""
         ones = self.s.splat(self.s.constant(_SIGN_BITS, "int32"), self.v.lanes)
         return self.multiply_add(ones, units, total)
 
     def multiply_add(self, a: Any, b: Any, total: Any) -> Any:
-        """A total, and the products of the terms of units."""
+        """A total plus the products of the terms of units."""
         if self.terms.group == 1:
             return self.s.multiply_add(a, b, total)
         if self.terms.group == 2:
@@ -119,7 +119,7 @@ class UnitReader:
         return total._replace(text=self.code.call(vector, name, *given))
 
     def _pairs(self, a: Any, b: Any, total: Any) -> Any:
-        """A total, and products of 16 bits in pairs, which processors have one instruction for."""
+        """A total plus pairs of 16-bit products, for which processors have one instruction."""
         lanes, code = 2 * self.v.lanes, self.code
         wide = []
         for x in (a, b):

@@ -1,4 +1,4 @@
-"""The steps of recurrent networks, and of their gradients, as LLVM's code."""
+"""The steps of recurrent networks, and of their gradients, in LLVM IR."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from eagerflow.primitives.recurrent_cells import Values
 
 
 class ForwardWriter(RecurrenceWriter):
-    """Writes ``weights``, which packs the kernels, and ``steps``, which gives the states.
+    """Writes ``weights``, which packs the kernels, and ``steps``, which computes the states.
 
-    Each step makes the products of its inputs, too.
+    Each step also computes the products of its inputs.
     """
 
     slots = (
         *("x", "kernel", "recurrent_kernel", "bias", "gates", "mask", *STATES),
         *("h_start", "c_start", "weights", "handed", "cells", *NUMBERS),
     )
-    """``gates`` get their values, where these are kept; ``h_start`` and ``c_start`` are the states
-    before the first step; ``handed`` and ``cells`` hold the states."""
+    """``gates`` receive their values, if kept; ``h_start`` and ``c_start`` are the initial states;
+    ``handed`` and ``cells`` hold the states."""
     onward = True
     planes = 1
 
@@ -36,17 +36,17 @@ class ForwardWriter(RecurrenceWriter):
 
     @property
     def columns(self) -> int:
-        """Values of gates that are written for each unit."""
+        """Stored gate values per unit."""
         return self.cell.values if self.config.kept else self.cell.gates
 
     @property
     def line(self) -> int:
-        """Those of all gates."""
+        """The size of all gates."""
         return self.cell.gates * self.block_bytes
 
     @property
     def depth(self) -> int:
-        """Inputs, and the output before."""
+        """The inputs, and the previous output."""
         return self.config.width + self.config.units
 
     def _weights(self) -> None:
@@ -71,7 +71,7 @@ class ForwardWriter(RecurrenceWriter):
                     v.store(value, line, gate * self.block_bytes + j * v.size)
 
     def _begin(self, name: str, plane: str, given: bool) -> None:
-        """Each piece puts its share of the states before the first step where steps read them."""
+        """Each piece stores its share of the initial states where steps read them."""
         v, code, config = self.v, self.code, self.config
         _, _, first, last = self.share(self.argument("rows"))
         start, to = self.pointer(name), self.pointer(plane)
@@ -89,7 +89,7 @@ class ForwardWriter(RecurrenceWriter):
         return self._product_of_output(height, sums, self.cell.of_output)
 
     def _product_of_output(self, height: int, sums: Values, which: list[int]) -> Values:
-        """What the output before adds to some of the sums."""
+        """The contribution of the previous output to some of the sums."""
         v = self.v
         rows = [v.at("%rows", r * self.handed) for r in range(height)]
         lines = v.at("%weights", self.config.width * self.line)
@@ -114,17 +114,17 @@ class ForwardWriter(RecurrenceWriter):
             v.store(value, self._at(name, place.time, place), mask=place.mask)
 
     def _values(self, place: Place, sums: Values) -> Values:
-        """The values of the gates before their activations."""
+        """The pre-activation values of the gates."""
         return self._added(self._biases(place), sums)
 
     def _added(self, one: Values, other: Values) -> Values:
-        """Sums of two lists, of which the first one may have None."""
+        """Sums of two lists, the first of which may contain None."""
         return [b if a is None else self.s.add(a, b) for a, b in zip(one, other, strict=True)]
 
     def _biases(self, place: Place) -> Values:
-        """What is added for each value of the gates, or None.
+        """The bias of each gate value, or None.
 
-        Where gates are apart, there is a line beside each product.
+        If gates are apart, each product has its own bias.
         """
         v, cell = self.v, self.cell
         if not self.config.biased:
@@ -139,9 +139,9 @@ class ForwardWriter(RecurrenceWriter):
 
 
 class InputsFirstWriter(ForwardWriter):
-    """Writes also ``inputs``, which makes the products of all inputs before the first step.
+    """Writes also ``inputs``, which computes the products of all inputs before the first step.
 
-    They are in ``gates`` until their step comes.
+    They are stored in ``gates`` until their step.
     """
 
     stages = ("weights", "inputs", "steps")
@@ -154,18 +154,18 @@ class InputsFirstWriter(ForwardWriter):
 
     @property
     def scratch(self) -> int:
-        """The same, and for the sums of some inputs."""
+        """The base class's memory, and the sums of some inputs."""
         return max(super().scratch, self.ahead.rows * self.line)
 
     def module(self) -> str:
-        """The same, and products of inputs for each number of rows."""
+        """The base class's functions, and products of inputs for each number of rows."""
         for height in range(1, self.ahead.rows + 1):
             with self.code.function(f"ahead{height}(ptr %x, ptr %weights, ptr %sums)"):
                 self._rows_ahead(self.ahead._replace(rows=height))
         return super().module()
 
     def _rows_ahead(self, block: RegisterBlock) -> None:
-        """The products of a few inputs with a part of the line, to the sums."""
+        """Add the products of a few inputs with a part of the line to the sums."""
         v = self.v
         rows = [v.at("%x", r * self.config.width * v.itemsize) for r in range(block.rows)]
         found = v.accumulate(
@@ -178,7 +178,7 @@ class InputsFirstWriter(ForwardWriter):
         self.store_block(block, found, "%sums", self.line)
 
     def _inputs(self) -> None:
-        """Each piece does the units of its blocks, for all steps of its examples."""
+        """Each piece computes the units of its blocks, for all steps of its examples."""
         v, code, config = self.v, self.code, self.config
         x, weights, gates, steps = (
             *(self.pointer(name) for name in ("x", "weights", "gates")),
@@ -201,7 +201,7 @@ class InputsFirstWriter(ForwardWriter):
                             v.store(value, to, k * self.unit_bytes + j * v.size, mask=mask)
 
     def _sum_up(self, rows: str, height: str, lines: str) -> None:
-        """Leave the sums of so many rows in the thread's memory, part of the line by part."""
+        """Store the sums of some rows in the thread's memory, part by part of the line."""
         v, many = self.v, self.ahead.vectors
         with self.code.loop("at", 0, self.line, many * v.size) as (at, _):
             own, sums = v.at(lines, at), v.at("%scratch", at)
@@ -225,15 +225,15 @@ class InputsFirstWriter(ForwardWriter):
 
 
 class GradientWriter(RecurrenceWriter):
-    """Writes ``weights``, which packs the recurrent kernel, and ``steps``, back in time."""
+    """Writes ``weights``, which packs the recurrent kernel, and ``steps``, backwards in time."""
 
     slots = (
         *("recurrent_kernel", "gates", "mask", "state", "state_start", "g_h", "g_c"),
         *("of_gates", "of_bias", "of_h", "of_c", "weights", "handed", *NUMBERS),
     )
-    """``state`` is the last one of the states; ``g_h`` and ``g_c`` are gradients by all states,
-    ``of_gates`` those by the values of gates, ``of_bias`` their sums over time; ``of_h`` and
-    ``of_c`` are those by the states before the first step."""
+    """``state`` is the last kind of state; ``g_h`` and ``g_c`` are gradients of all states,
+    ``of_gates`` those of gate values, ``of_bias`` their sums over time; ``of_h`` and ``of_c`` are
+    those of the initial states."""
     onward = False
     sums = 1
 
@@ -244,7 +244,7 @@ class GradientWriter(RecurrenceWriter):
 
     @property
     def line(self) -> int:
-        """Those of one gate and unit."""
+        """The sums of one gate and unit."""
         return self.block_bytes
 
     @property
@@ -253,7 +253,7 @@ class GradientWriter(RecurrenceWriter):
         return self.cell.gates * self.config.units
 
     def _weights(self) -> None:
-        """Each piece turns its share of the kernel's columns, and lets sums begin with zeros."""
+        """Each piece transposes its share of the kernel's columns, and zeroes sums."""
         for name, columns in (("bias", self.cell.values), *((s, 1) for s in self._states)):
             self._clear(f"of_{name}", columns * self.config.units)
         v, code, lanes = self.v, self.code, self.lanes
@@ -271,7 +271,7 @@ class GradientWriter(RecurrenceWriter):
                 self._turn(block, column, many)
 
     def _clear(self, name: str, size: int) -> None:
-        """Each piece writes zeros to its share of an array with so many elements an example."""
+        """Each piece zeroes its share of an array with a number of elements per example."""
         v = self.v
         _, _, first, last = self.share(self.argument("rows"))
         start = self.pointer(name)
@@ -280,7 +280,7 @@ class GradientWriter(RecurrenceWriter):
             self.parts(size, lambda at, count: v.store(v.zero, to, at, count))
 
     def _turn(self, block: str, column: str, many: int) -> None:
-        """Pack columns of a block of the kernel's rows, so many as a vector has, or one."""
+        """Pack columns of a block of the kernel's rows: one vector of them, or one."""
         v, lanes, last = self.v, self.lanes, self.config.units - 1
         line = v.step(v.step(self.to, column, self.line), block, self.depth * self.line)
         start = v.step(self.kernel, column, v.itemsize)
@@ -289,7 +289,7 @@ class GradientWriter(RecurrenceWriter):
             unit = v.number("mul", block, self.config.vectors * lanes)
             rows = []
             for i in range(lanes):
-                # Lanes without a unit have the weights of the last one, which are not read.
+                # Lanes without a unit have the weights of the last one, which are unused.
                 row = self.least(v.number("add", unit, j * lanes + i), str(last))
                 rows.append(v.step(start, row, row_bytes))
             if many > 1:
@@ -338,10 +338,10 @@ class GradientWriter(RecurrenceWriter):
                 v.store(value, start, mask=place.mask)
 
     def _gradients(self, place: Place, total: Any, starts: list[str]) -> Values:
-        """The gradients by the states of a step: what is given, and what later steps hand back."""
+        """The gradients of a step's states: the given ones, plus those from later steps."""
         v, s, cell, config = self.v, self.s, self.cell, self.config
         h = s.add(v.load(self._at("g_h", place.time, place), mask=place.mask), total)
-        if cell.apart or config.masked:  # else the output is seen by gates alone
+        if cell.apart or config.masked:  # otherwise only gates depend on the output
             h = s.add(h, v.load(starts[0], mask=place.mask))
         if cell.states == 1:
             return [h]
@@ -351,7 +351,7 @@ class GradientWriter(RecurrenceWriter):
         return [h, c]
 
     def _before(self, place: Place, step: str) -> Any:
-        """The state before a step; before the first one it is that given, or zeros."""
+        """The state before a step; for the first one, the given one or zeros."""
         v, s = self.v, self.s
         first = s.equal(v.count(v.number("add", step, 1)), v.count(self.numbers["steps"]))
         started = any(self.config.given)

@@ -1,12 +1,12 @@
-"""What kernels over the steps of recurrent networks are made of, as LLVM's code.
+"""Common parts of recurrent kernels, in LLVM IR.
 
-Units lie along the lanes of vectors. A block is a few vectors of units with all of their gates,
-whose sums are in registers for a few examples at once: each element of an example's row meets the
-line of weights that belongs to it. Weights are packed in this order, block by block. What a step
-does to the sums follows at once.
+Units lie along the lanes of vectors. A block is a few vectors of units with all their gates, with
+sums in registers for a few examples at once: each element of an example's row is multiplied with
+its line of weights. Weights are packed in this order, block by block. The step's elementwise part
+follows immediately.
 
-In one turn of the stage ``steps`` threads do either a part of the units of one step, or all steps
-of a part of the examples. Bits are the same: each sum is made by itself, in the same order.
+In one turn of the stage ``steps``, threads compute either a part of the units of one step, or all
+steps of a part of the examples. The bits are the same: each sum is independent, in the same order.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from eagerflow.primitives.recurrent_cells import CELLS, Values
 
 STATES = ("h", "c")
 NUMBERS = ("steps", "turn_steps", "start", "stride")
-"""What a call gives beside arrays: how many steps there are, and how many of them a turn does; at
-which time the first one is, and how far from it the next."""
+"""The scalar arguments: the number of steps, and of steps in a turn; the time of the first one, and
+the distance to the next."""
 
 
 class RecurrenceConfig(NamedTuple):
-    """What a kernel depends on."""
+    """The parameters of a kernel."""
 
     dtype: str
     cell: str
@@ -34,22 +34,22 @@ class RecurrenceConfig(NamedTuple):
     width: int
     """Features of the inputs."""
     ahead: RegisterBlock | None
-    """Of inputs whose products are made before all steps: the block in which they are summed up."""
+    """Of inputs with products computed before all steps: their register block."""
     lanes: int
     vectors: int
-    """Of units in a block."""
+    """Vectors of units in a block."""
     rows: int
     """Examples in a block, at most."""
     kept: bool
-    """Whether the values of gates are there: written forward, read by the gradient."""
+    """Whether there is an array of gate values: written forward, read by the gradient."""
     masked: bool
     biased: bool
     given: tuple[bool, ...]
-    """Which of the states before the first step are given; the others are zeros."""
+    """Which initial states are given; the others are zeros."""
     by_cells: bool = False
-    """Whether there are gradients by the cell states of all steps."""
+    """Whether there are gradients of the cell states of all steps."""
     streamed: bool = False
-    """Whether values of gates, which are many, are written past the caches."""
+    """Whether gate values, which are many, bypass the caches."""
 
 
 class Place(NamedTuple):
@@ -60,26 +60,26 @@ class Place(NamedTuple):
     time: str
     """Its step, counted through all examples."""
     before: str
-    """The step before, where there is one."""
+    """The step before, if there is one."""
     units: str
-    """Bytes of units before the block."""
+    """Byte offset of the block's units."""
     vector: int
     mask: str
 
 
 class RecurrenceWriter(StageWriter):
-    """Writes what both kernels are made of.
+    """Common parts of both kernels.
 
-    Subclasses say of the planes in which examples hand on a part to the next step how many there
-    are for each unit, ``planes``, and how many ``sums`` a unit has.
+    Subclasses define ``planes``, the number of planes per unit by which examples pass state to the
+    next step, and ``sums``, the number of sums per unit.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("weights", "steps")
     repeated = frozenset({"steps"})
     onward: ClassVar[bool]
-    """Whether steps come in the order of the network's."""
+    """Whether steps are in the order of the network."""
     begun = False
-    """Whether there is something to hand on to the first step."""
+    """Whether state is passed to the first step."""
     planes: int
     sums: int
 
@@ -93,7 +93,7 @@ class RecurrenceWriter(StageWriter):
 
     @property
     def line(self) -> int:
-        """Bytes of the weights that one element of a row meets in a block."""
+        """Bytes of the weights of one row element in a block."""
         raise NotImplementedError
 
     @property
@@ -108,16 +108,16 @@ class RecurrenceWriter(StageWriter):
 
     @property
     def handed(self) -> int:
-        """Bytes that an example hands on to the next step."""
+        """Bytes that an example passes to the next step."""
         return self.planes * self.plane_bytes
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs: for the sums of a block."""
+        """Bytes of working memory for each thread: for the sums of a block."""
         return self.config.rows * self.sums * self.block_bytes
 
     def module(self) -> str:
-        """The text of all stages, and of products for blocks of each height."""
+        """The code of all stages, and of products for blocks of each height."""
         for height in range(1, self.config.rows + 1):
             given = "ptr %rows, ptr %x, i64 %x_row, ptr %weights, i64 %count, ptr %sums"
             with self.code.function(f"product{height}({given})"):
@@ -129,13 +129,13 @@ class RecurrenceWriter(StageWriter):
     # Products ------------------------------------------------------------------------------------
 
     def _product(self, height: int, sums: Values) -> Values:
-        """What ``height`` rows add to sums; these are of row after row, and of each k after k."""
+        """The addends of sums for ``height`` rows; sums are ordered by row, then by k."""
         raise NotImplementedError
 
     def _accumulate(
         self, sums: Values, which: list[int], rows: list[str], size: str | int, lines: str
     ) -> None:
-        """Add to some of the sums of each row the products of its elements with their lines."""
+        """Add the products of each row's elements with their lines to some of the row's sums."""
         v, many = self.v, self.config.vectors
         own = [
             (r * self.sums + k) * many + j
@@ -175,7 +175,7 @@ class RecurrenceWriter(StageWriter):
                 self._block(step, time, before, block, planes)
 
     def _block(self, step: str, time: str, before: str, block: str, planes: list[str]) -> None:
-        """Do a block of units: all of the piece's examples, in parts of even heights."""
+        """Compute a block of units: all examples of the piece, in parts of even heights."""
         v, code, config = self.v, self.code, self.config
         weights = v.step(self.pointers["weights"], block, self.depth * self.line)
         units = v.number("mul", block, self.block_bytes)
@@ -197,7 +197,7 @@ class RecurrenceWriter(StageWriter):
     def _call_product(
         self, step: str, time: str, first: str, height: str, rows: str, weights: str
     ) -> None:
-        """Leave the sums of a few examples, from the ``first`` on, in the thread's memory."""
+        """Store the sums of a few examples, from ``first`` on, in the thread's memory."""
         v, code, size = self.v, self.code, self.config.width * self.v.itemsize
         count = str(self.config.units)
         if not self.begun:
@@ -212,12 +212,12 @@ class RecurrenceWriter(StageWriter):
         self._call_for(height, self.config.rows, "product", given)
 
     def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
-        """What a step does to a vector of units, from its sums and the planes of two steps."""
+        """The elementwise step of a vector of units, from its sums and the planes of two steps."""
         raise NotImplementedError
 
     @contextmanager
     def _even_parts(self, first: str, last: str, most: int) -> Iterator[tuple[str, str]]:
-        """A loop over the parts of a range, of even sizes and at most so many; gives their ends."""
+        """A loop over the parts of a range, of even and bounded sizes; yields their bounds."""
         v = self.v
         count = v.number("sub", last, first)
         parts = v.number("udiv", v.number("add", count, most - 1), most)
@@ -227,7 +227,7 @@ class RecurrenceWriter(StageWriter):
             yield begin, end
 
     def _call_for(self, height: str, most: int, name: str, given: str) -> None:
-        """Call the one of some functions that is for so many rows."""
+        """Call the function for a number of rows."""
         for many in range(1, most + 1):
             with self.code.where(self.code.value(f"icmp eq i64 {height}, {many}")):
                 self.code.line(f"call void @{name}{many}({given})")
@@ -235,13 +235,13 @@ class RecurrenceWriter(StageWriter):
     # Vectors of arrays ---------------------------------------------------------------------------
 
     def _at(self, name: str, number: str, place: Place, column: int = 0, columns: int = 1) -> str:
-        """The address in an array of ``columns`` elements for each unit, in rows by number."""
+        """The address in an array with ``columns`` elements for each unit, in numbered rows."""
         v = self.v
         here = v.step(self.pointers[name], number, columns * self.unit_bytes)
         return v.at(v.at(here, place.units), column * self.unit_bytes + place.vector * v.size)
 
     def _store_values(self, values: Values, name: str, place: Place) -> None:
-        """Write the values of gates to an array that has all of them."""
+        """Store gate values in the array of all gates."""
         columns = len(values)
         for k, value in enumerate(values):
             at = self._at(name, place.time, place, k, columns)
@@ -251,11 +251,11 @@ class RecurrenceWriter(StageWriter):
                 self.v.store(value, at, mask=place.mask)
 
     def _in_plane(self, plane: str, place: Place, k: int = 0, size: int = 0) -> str:
-        """The address in the k-th of planes of which an example has ``size`` bytes."""
+        """The address in the k-th plane, in which an example has ``size`` bytes."""
         v = self.v
         here = v.at(v.step(plane, place.row, size or self.handed), place.units)
         return v.at(here, k * self.plane_bytes + place.vector * v.size)
 
     def _seen(self, place: Place) -> Any:
-        """Whether the mask lets an example see its step."""
+        """Whether a step of an example is unmasked."""
         return self.v.memory.load_one(self.v.at(self.pointers["mask"], place.time), "bool")

@@ -1,4 +1,4 @@
-"""Functions of pieces of work, as LLVM's code: what all primitives are written with."""
+"""Functions of pieces of work in LLVM IR: the common base of all primitives."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ CACHE_LINE_BYTES = 64
 
 
 class StageWriter:
-    """Writes the stages of a kernel: functions of a piece, a range of rows and one of columns.
+    """Writes the stages of a kernel: functions of a piece, a range of rows and a range of columns.
 
-    A stage is begun when all pieces of the one before are complete. ``frame`` are the names of
-    what the functions find in the frame: numbers of the driver, then ``slots``. Lengths are in
-    bytes unless they count something.
+    A stage begins when all pieces of the previous one are complete. ``frame`` are the names of the
+    frame's entries: numbers of the driver, then ``slots``. Lengths are in bytes, except counts.
     """
 
     stages: ClassVar[tuple[str, ...]]
-    """Names of the stages; ``_name`` writes what the stage ``name`` does."""
+    """Names of the stages; ``_name`` writes the stage ``name``."""
     repeated: ClassVar[frozenset[str]] = frozenset()
-    """Those that are done turn by turn, whose functions have the number of the ``turn`` as well."""
+    """Stages that are run turn by turn; their functions also take the number of the ``turn``."""
     slots: ClassVar[tuple[str, ...]]
-    """What a call gives by name: numbers, or arrays, whose addresses the functions find."""
+    """The arguments of a call by name: numbers, or arrays, which are passed as addresses."""
 
     def __init__(self, llvm: Any, frame: Sequence[str], dtype: str, lanes: int) -> None:
         self.lanes, self.frame = lanes, frame
@@ -33,11 +32,11 @@ class StageWriter:
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs to work in."""
+        """Bytes of working memory for each thread."""
         return 0
 
     def module(self) -> str:
-        """The text of all stages."""
+        """The code of all stages."""
         for name in self.stages:
             numbers = ["r0", "r1", "c0", "c1", *(["turn"] if name in self.repeated else [])]
             ranges = ", ".join(f"i64 %{x}" for x in numbers)
@@ -54,7 +53,7 @@ class StageWriter:
         return self.argument(name, "ptr")
 
     def piece(self) -> str:
-        """The number of the piece that a function is called for."""
+        """The index of the piece that a function is called for."""
         v = self.v
         row = v.number("udiv", "%r0", self.argument("height"))
         column = v.number("udiv", "%c0", self.argument("span"))
@@ -62,7 +61,7 @@ class StageWriter:
         return v.number("add", line, column)
 
     def share(self, size: int | str) -> tuple[str, str, str, str]:
-        """The piece's number, how many there are, and which ones of ``size`` are its own."""
+        """The piece's index, the number of pieces, and its own share of ``size``."""
         v, piece, count = self.v, self.piece(), self.argument("count")
         ends = [v.number("mul", v.number("add", piece, i), size) for i in (0, 1)]
         first, last = (v.number("udiv", end, count) for end in ends)
@@ -77,7 +76,7 @@ class StageWriter:
         return str(self.s.maximum(self.v.count(a), self.v.count(b)).text)
 
     def masks(self, panel: str, vectors: int, size: int) -> list[str]:
-        """For each vector of a panel the mask of elements below ``size``; "" where all are."""
+        """For each vector of a panel the mask of elements below ``size``; "" if all are."""
         v = self.v
         if size % self.lanes == 0:
             return [""] * vectors
@@ -86,9 +85,9 @@ class StageWriter:
         return [self.s.less(v.memory.iota, v.count(number)).text for number in left]
 
     def parts(self, size: int, one: Callable[[str, int], None], unrolled: int = 1) -> None:
-        """Call ``one(offset, count)`` for whole vectors, and for what is left.
+        """Call ``one(offset, count)`` for whole vectors, and for the remainder.
 
-        ``unrolled`` of them are written one after the other, in a loop if there are more.
+        ``unrolled`` calls are emitted without a loop, more of them within one.
         """
         v, (whole, rest) = self.v, divmod(size, self.lanes)
         looped = whole // unrolled * unrolled
@@ -107,7 +106,7 @@ class StageWriter:
     def store_block(
         self, block: RegisterBlock, values: list[Any], to: str, line: int, add: bool = False
     ) -> None:
-        """Write a block, whose rows are ``line`` apart, or add it to what is there."""
+        """Store a block with rows ``line`` apart, or add it to memory."""
         for number, value in enumerate(values):
             row, column = divmod(number, block.vectors)
             at = row * line + column * self.v.size

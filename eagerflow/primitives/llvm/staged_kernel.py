@@ -1,6 +1,6 @@
-"""Kernels that are no regions: made from a writer's text, kept on disk, run by all threads.
+"""Kernels outside of regions: compiled from a writer's code, cached on disk, run by all threads.
 
-Nothing is imported here that a program at a prompt does without: ``generated`` opens the door.
+Imports of code generation are deferred, for fast start-up: ``generated`` loads it.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from eagerflow.runtime import machine_code, threads
 Writer = TypeVar("Writer", bound=StageWriter)
 
 _package: Any = llvm
-MAX_KEPT_KERNELS = 1024  # of each kind
+MAX_KEPT_KERNELS = 1024  # cached, of each kind
 
 
 @cache
 def machine() -> Any:
-    """The package of modules that write, link and launch kernels, loaded now."""
+    """The package that writes, links and launches kernels, imported on first use."""
     generated._machinery()
     return _package
 
 
 @cache
 def processor(dtype: str) -> tuple[int, int]:
-    """Elements of a vector, and how many vectors the processor holds in registers."""
+    """Elements of a vector, and the number of vector registers."""
     target = machine_code.host()
     many = target.has_avx512 or target.triple.startswith(("aarch64", "arm64"))
     return target.vector_bytes // (8 if dtype == "float64" else 4), 32 if many else 16
 
 
 class Operand(NamedTuple):
-    """An array of a segment's step: its place among them, and what it must have."""
+    """An array of a segment's step: its index, and its required layout."""
 
     place: int
     like: Like
 
 
 class StagedKernel(Generic[Writer]):
-    """Functions of pieces of work, which threads share out among them stage by stage.
+    """A kernel of functions on pieces of work, which threads share stage by stage.
 
-    They are written by ``writer_class(code, frame, *arguments)``; ``writer`` is one that writes
-    nothing, and knows how much memory the stages need.
+    They are written by ``writer_class(code, frame, *arguments)``; ``writer`` is one without code,
+    for the memory requirements of the stages.
     """
 
     def __init__(self, writer_class: type[Writer], *arguments: Any) -> None:
@@ -81,11 +81,11 @@ class StagedKernel(Generic[Writer]):
     def filled(
         self, cut: tuple[int, int, int, int], many: int, turns: int = 1, **values: Any
     ) -> Any:
-        """A frame with which up to ``many`` threads work on rows and columns.
+        """A frame for up to ``many`` threads to work on rows and columns.
 
-        Their numbers, and those of a piece, are in ``cut``. ``values`` are what the frame holds:
-        numbers, or arrays whose addresses the functions get, or an array with the numbers that
-        follow it. ``turns`` says how often stages are done that are repeated.
+        Their numbers, and those of a piece, are in ``cut``. ``values`` are the frame's contents:
+        numbers, arrays, which are passed as addresses, or an array with the numbers that follow it.
+        ``turns`` is the repetition count of repeated stages.
         """
         rows, whole, height, span = cut
         frame = self.frame()
@@ -101,7 +101,7 @@ class StagedKernel(Generic[Writer]):
         return frame
 
     def start(self, frame: Any) -> None:
-        """Run on a frame that is filled, with the other threads that it counts on."""
+        """Run on a complete frame, with the number of other threads in it."""
         launch, many = machine().launch, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
         own = launch.scratch_of_segment(self.scratch)
@@ -115,9 +115,9 @@ class StagedKernel(Generic[Writer]):
         held: Any = None,
         flags: Any = None,
     ) -> Any:
-        """A job of a segment's step, on a frame that is filled but for the operands.
+        """A job of a segment's step, on a frame that lacks only the operands.
 
-        ``held`` lives as long as the job; see ``jobs.Job`` for ``flags``.
+        ``held`` is kept alive by the job; see ``jobs.Job`` for ``flags``.
         """
         jobs, many = machine().jobs, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
@@ -143,7 +143,7 @@ class StagedKernel(Generic[Writer]):
 
 
 class Room(NamedTuple):
-    """Memory of so many bytes that the threads of a call share while it runs."""
+    """Memory of a given size that the threads of a call share."""
 
     size: int
 
@@ -155,17 +155,17 @@ class Held(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """Bytes that a run sets, not to 0 for the pieces that have to be computed again."""
+    """Bytes that a run sets to nonzero for pieces that have to be recomputed."""
 
     pieces: int
 
 
 class StagedCall:
-    """A kernel, how its work is cut, and what its frame holds: to be run, or to be a job.
+    """A kernel with its division of work and the contents of its frame: to run, or as a job.
 
     ``values`` are numbers, arrays that it reads and writes, a Room, Flags or Held array, or one of
-    these in a tuple with the numbers that follow it in the frame. ``parallel`` says whether other
-    threads help, ``turns`` how often stages are done that are repeated.
+    these in a tuple with the numbers that follow it in the frame. ``parallel`` enables other
+    threads, ``turns`` is the repetition count of repeated stages.
     """
 
     __slots__ = ("cut", "kernel", "many", "turns", "values")
@@ -183,11 +183,11 @@ class StagedCall:
         self.many = 1 + threads.helpers() if parallel else 1
 
     def run(self) -> Any:
-        """Do it; gives the flags, or None where it has none."""
-        held = []  # until the call is over
+        """Run it; returns the flags, or None if it has none."""
+        held = []  # kept alive until the call has ended
 
         def memory(size: int) -> int:
-            # Each power of two has memory of its own: small kernels leave the large ones' alone.
+            # Each power of two has memory of its own: small kernels do not touch the large ones'.
             held.append(aligned(f"stages {size.bit_length()}", size))
             start: int = machine().launch.address(held[0])
             return start
@@ -197,10 +197,10 @@ class StagedCall:
         return flags
 
     def fixed(self, *arrays: Any) -> FixedStages | None:
-        """What does it in a segment, for the arrays of a step that lie like these.
+        """The call as part of a segment, for arrays of a step with these layouts.
 
-        None where it works on copies, or where two arrays begin at the same place: which one the
-        kernel is to read can't be told then.
+        None if it works on copies, or if two arrays begin at the same address, which makes operands
+        ambiguous.
         """
         address = machine().launch.address
         places = {address(x): i for i, x in enumerate(arrays)}
@@ -221,7 +221,7 @@ class StagedCall:
         return FixedStages(self, operands, rest)
 
     def placed(self, operands: dict[str, Operand]) -> FixedStages:
-        """The same, where the caller knows which arrays of the step its arrays are."""
+        """The same, for given indices of its arrays in the step."""
         rest = {name: value for name, value in self.values.items() if name not in operands}
         return FixedStages(self, operands, rest)
 
@@ -232,11 +232,11 @@ class FixedStages(NamedTuple):
     call: StagedCall
     operands: dict[str, Operand]
     rest: dict[str, Any]
-    """What the frame holds besides."""
+    """The other contents of the frame."""
 
     @property
     def workspace(self) -> int:
-        """Bytes of memory that all threads share while it runs."""
+        """Bytes of memory that all threads share during a run."""
         firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
         return sum(
             machine().launch.whole_lines(first.size) for first in firsts if type(first) is Room
@@ -244,19 +244,19 @@ class FixedStages(NamedTuple):
 
     @property
     def movable(self) -> bool:
-        """Whether it may be done before or after its neighbours."""
+        """Whether it may be reordered with its neighbors."""
         firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
         return not any(type(first) is Flags for first in firsts)
 
     @property
     def chain_rows(self) -> None:
-        """It begins no chain."""
+        """Does not begin chains."""
 
     def member(self, rows: int) -> None:
-        """It is part of no chain."""
+        """Not part of chains."""
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
-        """Its one job."""
+        """Its single job."""
         kernel = self.call.kernel
         found, held, flags = _with_memory(self.rest, lambda size: workspace)
         frame = kernel.filled(self.call.cut, self.call.many, self.call.turns, **found)
@@ -266,9 +266,9 @@ class FixedStages(NamedTuple):
 def _with_memory(
     values: dict[str, Any], memory: Callable[[int], int]
 ) -> tuple[dict[str, Any], list[Any], Any]:
-    """What a frame is filled with, the constants in it, and its flags, if there are any.
+    """The contents of a frame, the constants in it, and its flags, if there are any.
 
-    ``memory`` gives the address of so many bytes, in which all rooms are.
+    ``memory`` returns the address of memory of a given size for all Rooms.
     """
     found = values.copy()
     held: list[Any] = []
@@ -294,25 +294,25 @@ def _with_memory(
 
 
 def _with_first(value: Any, first: Any) -> Any:
-    """A value, or a tuple, with another one in the first place."""
+    """A value, or a tuple with its first element replaced."""
     return (first, *value[1:]) if type(value) is tuple else first
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose results, which hold kernels, are kept by its arguments."""
+    """Decorator that caches results, which hold kernels, by the arguments."""
     found = lru_cache(MAX_KEPT_KERNELS)(make)
-    # Before the modules are taken apart, whose help a library needs to go.
+    # Registered before module teardown, as a library needs it to unload.
     atexit.register(found.cache_clear)
     return found
 
 
 def aligned(name: str, size: int) -> Any:
-    """Memory of so many bytes that this thread uses again, placed for vectors."""
+    """Reusable memory of this thread, aligned for vectors."""
     whole = threads.scratch(f"program {name}", (size + 64,), np.uint8)
     return whole[-machine().launch.address(whole) % 64 :]
 
 
 def new_lines(size: int) -> Any:
-    """New memory of so many bytes, placed for vectors."""
+    """New memory, aligned for vectors."""
     whole = np.empty(size + 64, np.uint8)
     return whole[-machine().launch.address(whole) % 64 :]

@@ -1,8 +1,8 @@
-"""Products of a matrix and a few columns as LLVM's code, which read the matrix once.
+"""Products of a matrix with a few columns in LLVM IR, which read the matrix once.
 
-Blocks of columns would leave most lanes of a vector empty. So vectors lie along the terms, where
-these are side by side in memory, and a number of the result is the sum of a vector's lanes; or they
-lie along the rows.
+Blocks of columns would leave most lanes of a vector empty. So vectors go along the terms, if these
+are contiguous, and an element of the result is the sum of a vector's lanes; or they go along the
+rows.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from eagerflow.primitives.llvm.stage_writer import StageWriter
 
 
 class ThinConfig(NamedTuple):
-    """What a kernel depends on; sizes and strides come with each call."""
+    """The parameters of a kernel; sizes and strides are arguments of each call."""
 
     dtype: str
     columns: int
     along: str
-    """What lies side by side in the first matrix: "terms" or "rows"."""
+    """The contiguous dimension of the first matrix: "terms" or "rows"."""
     high: int
     """Rows of a block, or vectors of them."""
     packs: bool
-    """Whether the terms of a column are put side by side first, or are so already."""
+    """Whether the columns are packed first; otherwise their terms are contiguous."""
 
 
 class ThinProductWriter(StageWriter):
-    """Writes ``pack``, which puts the columns one behind the other, and ``multiply``.
+    """Writes ``pack``, which packs the columns contiguously, and ``multiply``.
 
-    Rows are those of the first matrix. ``a_row`` and ``a_term`` are bytes between its rows and its
-    terms, ``b_term`` and ``b_column`` between terms and columns of the second one, ``c_row`` and
-    ``c_column`` those of the result. ``packed`` is memory for the columns, where they are packed.
+    Rows are those of the first matrix. ``a_row`` and ``a_term`` are its strides in bytes,
+    ``b_term`` and ``b_column`` those of the second matrix, ``c_row`` and ``c_column`` those of the
+    result. ``packed`` is memory for packed columns.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("pack", "multiply")
@@ -70,7 +70,7 @@ class ThinProductWriter(StageWriter):
             self._along_rows(terms)
 
     def _result(self, row: str, column: int) -> str:
-        """Where a number of the result is."""
+        """The address of an element of the result."""
         to = self.v.step(self.pointer("c"), row, self.argument("c_row"))
         return str(self.v.step(to, str(column), self.argument("c_column")))
 
@@ -104,7 +104,7 @@ class ThinProductWriter(StageWriter):
         tail = str(self.s.less(v.memory.iota, v.count(rest)).text)
         final = v.number("sub", "%r1", 1)
         with code.loop("row", "%r0", "%r1", self.high) as (row, _):
-            # The last row stands for those that are not there.
+            # The last row replaces missing ones.
             rows = [self.least(v.number("add", row, i), final) for i in range(self.high)]
             starts = [v.step(self.pointer("a"), i, self.argument("a_row")) for i in rows]
             none = [v.zero] * (self.high * self.columns)
@@ -130,6 +130,6 @@ class ThinProductWriter(StageWriter):
 
 
 class ReadyThinWriter(ThinProductWriter):
-    """Writes ``multiply`` alone, for columns whose terms lie side by side."""
+    """Writes ``multiply`` alone, for columns with contiguous terms."""
 
     stages = ("multiply",)

@@ -1,6 +1,6 @@
-"""Vectors of floats in LLVM's code, and products of small matrices in registers.
+"""Vectors of floats in LLVM IR, and products of small matrices in registers.
 
-A block of rows and of vectors of columns is summed up in registers: each step reads a vector of
+A block of rows and of vectors of columns is accumulated in registers: each step reads a vector of
 columns once for all rows and a number of each row once for all columns.
 """
 
@@ -31,8 +31,8 @@ class RegisterBlock(NamedTuple):
 def register_block(rows: int, vectors: int, registers: int, exact: bool = False) -> RegisterBlock:
     """The block that covers ``rows`` times ``vectors`` in the fewest cycles.
 
-    A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
-    ``exact`` blocks reach not beyond the last row.
+    A cycle does two products and reads two operands; each sum has a latency of four cycles.
+    ``exact`` blocks do not extend beyond the last row.
     """
     found = []
     for wide in range(1, min(vectors, 4) + 1):
@@ -50,8 +50,8 @@ def register_block(rows: int, vectors: int, registers: int, exact: bool = False)
 class VectorWriter:
     """Writes loads and stores of vectors of one type, at addresses and offsets in bytes.
 
-    ``llvm`` is the package of modules that write code, or None where nothing is to be written.
-    Values are Operands; addresses, counts and masks are their names in the code.
+    ``llvm`` is the package that writes code, or None if nothing is written. Values are Operands;
+    addresses, counts and masks are their names in the code.
     """
 
     def __init__(self, llvm: Any, dtype: str, lanes: int) -> None:
@@ -73,12 +73,12 @@ class VectorWriter:
     # Memory --------------------------------------------------------------------------------------
 
     def memory_of(self, lanes: int) -> Any:
-        """What reads and writes vectors of so many elements."""
+        """The writer of loads and stores of vectors of a number of elements."""
         halves = machine_code.host().has_halves
         return self._llvm.memory.Memory(self.code, self.s, lanes, half_hardware=halves)
 
     def first(self, count: str, lanes: int) -> str:
-        """The mask of the first ``count`` of some lanes, at most 64."""
+        """The mask of the first ``count`` lanes, of 64 at most."""
         kind = f"<{lanes} x i8>"
         few = self.s.minimum(self.count(count), lanes)
         byte = self.s.splat(self.s.convert(few, "uint8"), lanes)
@@ -86,68 +86,68 @@ class VectorWriter:
         return str(self.code.value(f"icmp ugt {kind} {byte.text}, <{places}>"))
 
     def where(self, condition: str, mask: str, lanes: int = 0) -> str:
-        """A mask, or none of its elements where a condition does not hold."""
+        """A mask, or an empty one if a condition is false."""
         kind = f"<{lanes or self.lanes} x i1>"
         return str(self.code.value(f"select i1 {condition}, {kind} {mask}, {kind} zeroinitializer"))
 
     def span(self, pointer: str, offset: str | int = 0, dtype: str = "", **more: Any) -> Any:
-        """Elements in memory, of another type if it is given."""
+        """Elements in memory, optionally of another type."""
         return self._llvm.memory.Span(self.at(pointer, offset), dtype or self.dtype, **more)
 
     def _mask(self, count: int, mask: str) -> str:
-        """A mask, or that of the first ``count`` elements; "" for all of them."""
+        """A mask, or that of the first ``count`` elements; "" for all."""
         if mask or not count or count == self.lanes:
             return mask
         bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes))
         return f"<{bits}>"
 
     def load(self, pointer: str, offset: str | int = 0, count: int = 0, mask: str = "") -> Any:
-        """A vector; of ``count`` elements, or those of a mask, if that is given, and zeros."""
+        """Load a vector; with a count or a mask, the other elements are zeros."""
         return self.memory.load(self.span(pointer, offset), self._mask(count, mask))
 
     def store(
         self, value: Any, pointer: str, offset: str | int = 0, count: int = 0, mask: str = ""
     ) -> None:
-        """Write a vector, or its first ``count`` elements, or those of a mask."""
+        """Store a vector, or its first ``count`` elements, or those of a mask."""
         self.memory.store(self.span(pointer, offset), value, self._mask(count, mask))
 
     def stream(self, value: Any, pointer: str) -> None:
-        """Write a vector to an address that is placed for it, past the caches.
+        """Store a vector to an aligned address, bypassing the caches.
 
-        A reader must have waited for what the writer has done atomically since.
+        A reader must synchronize with a later atomic write of the writer.
         """
         self.code.declarations["nontemporal"] = "!0 = !{i32 1}"
         place = f"ptr {pointer}, align {self.size}"
         self.code.line(f"store {value.typed}, {place}, !nontemporal !0")
 
     def gather(self, pointer: str, stride: int, mask: str = "") -> Any:
-        """Elements ``stride`` bytes apart, those of a mask if it is given, and zeros."""
+        """Load elements ``stride`` bytes apart; with a mask, the other elements are zeros."""
         strided = self._llvm.memory.STRIDED
         return self.memory.load(self.span(pointer, 0, kind=strided, stride=str(stride)), mask)
 
     def scatter(self, value: Any, pointer: str, stride: str, mask: str) -> None:
-        """Write the elements of a mask ``stride`` bytes apart."""
+        """Store the elements of a mask ``stride`` bytes apart."""
         strided = self._llvm.memory.STRIDED
         self.memory.store(self.span(pointer, 0, kind=strided, stride=stride), value, mask)
 
     def prefetch_to_write(self, pointer: str, offset: int = 0) -> None:
-        """Ask for the memory of a line of the cache that will be written to."""
-        # To write, to keep in all caches, data.
+        """Prefetch a cache line for writing."""
+        # For writing, into all cache levels, data.
         how = (("i32", "1"), ("i32", "3"), ("i32", "1"))
         self.code.call("void", "llvm.prefetch.p0", ("ptr", self.at(pointer, offset)), *how)
 
     def load_splat(self, pointer: str, offset: str | int = 0, dtype: str = "") -> Any:
-        """The element at an address, of another type if it is given, in all lanes."""
+        """The element at an address, optionally of another type, broadcast to all lanes."""
         one = self.memory.load_one(self.at(pointer, offset), dtype or self.dtype)
         return self.s.splat(one, self.lanes)
 
     # Lanes ---------------------------------------------------------------------------------------
 
     def transposed(self, rows: list[Any]) -> list[Any]:
-        """The columns of a square matrix, of which each row is a vector.
+        """The columns of a square matrix, given as a vector for each row.
 
-        Each of log2(lanes) times, the first half of the vectors is interleaved with the second:
-        this turns the bits of the places of elements, vector and lane, by one.
+        log2(lanes) times, the first half of the vectors is interleaved with the second: this
+        rotates the bits of an element's index, vector and lane, by one.
         """
         half = self.lanes // 2
         low = [lane for i in range(half) for lane in (i, self.lanes + i)]
@@ -161,7 +161,7 @@ class VectorWriter:
         return rows
 
     def total(self, x: Any) -> Any:
-        """The sum of all lanes of a vector, by halves, as a single value."""
+        """The sum of all lanes of a vector, by halving, as a scalar."""
         while x.lanes > 1:
             half = x.lanes // 2
             halves = (list(range(first, first + half)) for first in (0, half))
@@ -169,13 +169,13 @@ class VectorWriter:
         return x._replace(text=self.code.value(f"extractelement {x.typed}, i64 0"), lanes=0)
 
     def shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
-        """The lanes of two vectors, one behind the other, that an order names."""
+        """The lanes of two concatenated vectors, in the given order."""
         mask = ", ".join(f"i32 {lane}" for lane in order)
         text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>"
         return a._replace(text=self.code.value(text), lanes=len(order))
 
     def together(self, elements: list[Any]) -> Any:
-        """A vector of single elements."""
+        """A vector of scalars."""
         found = "poison"
         for i, x in enumerate(elements):
             found = self.code.value(f"insertelement {self.zero.type} {found}, {x.typed}, i64 {i}")
@@ -197,10 +197,10 @@ class VectorWriter:
         column: Callable[[str], str],
         masks: list[str] | None = None,
     ) -> list[Any]:
-        """``sums`` of a block, to which ``count`` steps are added.
+        """The ``sums`` of a block after ``count`` steps.
 
         ``row(step, i)`` is the address of a number of row i, as a pointer and an offset,
-        ``column(step)`` that of the vectors, of which ``masks`` tell what there is.
+        ``column(step)`` that of the vectors, with ``masks`` for existing elements.
         """
         masks = masks or [""] * block.vectors
         with self.code.loop("k", 0, count, 1, sums) as (k, carried):
@@ -215,5 +215,5 @@ class VectorWriter:
         return found
 
     def no_sums(self, block: RegisterBlock) -> list[Any]:
-        """The sums of a block before anything is added."""
+        """The initial sums of a block."""
         return [self.zero] * (block.rows * block.vectors)

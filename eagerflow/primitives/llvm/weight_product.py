@@ -1,7 +1,7 @@
-"""Products of floats with weights that are small integers times scales of groups of rows.
+"""Products of floats with quantized weights: small integers times scales of groups of rows.
 
 Panels are packed as floats: each number is widened and scaled once, by the piece that multiplies
-with it, so that memory is read in 8 or 4 bits. All else is as in ``matrix_product``.
+it, so that memory traffic is 8 or 4 bits per weight. The rest is as in ``matrix_product``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ _HALF_BITS = 4
 
 
 class WeightProductWriter(ProductWriter):
-    """Writes ``multiply`` for weights of 8 bits.
+    """Writes ``multiply`` for 8-bit weights.
 
-    ``b`` is the address of their bytes, ``b_row`` bytes from one row of bytes to the next.
-    ``scales`` is that of the scales of the first group, ``scale_row`` bytes to those of the next
-    one, which is ``group_rows`` rows further on.
+    ``b`` is the address of their bytes, ``b_row`` the stride of rows. ``scales`` is the address of
+    the first group's scales, ``scale_row`` the stride of groups, which have ``group_rows`` rows.
     """
 
     slots: ClassVar[tuple[str, ...]] = (
@@ -29,7 +28,7 @@ class WeightProductWriter(ProductWriter):
     rows_of_byte: ClassVar[int] = 1
 
     def _panel(self, b: str, part: str, column: str, left: str, whole: str) -> str:
-        """Where the packed panel is; it is packed now."""
+        """The address of the packed panel, which is packed first."""
         v, code, given = self.v, self.code, self.given
         masks = [self._below(left, j * self.lanes) for j in range(self.block.vectors)]
         partial = code.value(f"xor i1 {whole}, true")
@@ -58,7 +57,7 @@ class WeightProductWriter(ProductWriter):
     def _pack_rows_of_byte(
         self, row: str, part: str, column: str, scales: list[Any], masks: list[str]
     ) -> None:
-        """Pack the rows that a row of bytes holds."""
+        """Pack the rows stored in a row of bytes."""
         v = self.v
         line = v.number("udiv", row, self.rows_of_byte)
         here = v.step(v.step(self.pointer("b"), line, self.given["b_row"]), column, 1)
@@ -76,7 +75,7 @@ class WeightProductWriter(ProductWriter):
 
 
 class HalfByteProductWriter(WeightProductWriter):
-    """The same for weights of 4 bits, of which a byte holds two, one below the other."""
+    """Writes ``multiply`` for 4-bit weights, two rows in each byte."""
 
     rows_of_byte = 2
 

@@ -1,9 +1,9 @@
-"""Winograd's F(2x2, 3x3) and F(3x3, 2x2) as LLVM's code (Lavin and Gray, 2015).
+"""Winograd's F(2x2, 3x3) and F(3x3, 2x2) in LLVM IR (Lavin and Gray, 2015).
 
 The elements of a piece are transformed into 16 matrices with a row for each tile, multiplied in
-registers and transformed back, all in memory that stays in a core's cache. For the gradient by the
-filters, each piece sums up what its images give, in a matrix for each of the 16 products; then the
-sums of all pieces are added in their order and transformed.
+registers and transformed back, all in memory that stays in a core's cache. For the gradient of the
+filters, each piece sums the contributions of its images, in a matrix for each of the 16 products;
+then the sums of all pieces are added in order and transformed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from eagerflow.primitives.llvm.vectors import register_block, round_up
 INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1))
 FORWARD_FILTERS = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
 FORWARD_RESULT = ((1, 1, 1, 0), (0, 1, -1, 1))
-# The same with two elements of g in place of three of the filter, and three results.
+# The same with two elements of g instead of three of the filter, and three results.
 GRADIENT_GIVEN = ((1, 0), (0.5, 0.5), (0.5, -0.5), (0, 1))
 GRADIENT_RESULT = ((1, 1, 1, 0), (0, 1, -1, 0), (0, 1, 1, 1))
 
 
 def _apart(size: int) -> int:
-    """Bytes between lines of so many bytes that do not all go to the same places of a cache."""
+    """The stride of lines, padded so that they do not map to the same cache sets."""
     return size if size % 512 else size + CACHE_LINE_BYTES
 
 
 class _WinogradWriter(ConvolutionWriter):
-    """What both kernels are made of."""
+    """Common parts of both kernels."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -60,7 +60,7 @@ class _WinogradWriter(ConvolutionWriter):
         """``matrix @ square @ matrix.T``."""
 
         def along(lines: list[list[Any]]) -> list[list[Any]]:
-            """The matrix times each line; lines and elements change places."""
+            """The matrix times each line, transposed."""
             return [
                 [self._sum([(s, x) for s, x in zip(row, line, strict=True) if s]) for line in lines]
                 for row in matrix
@@ -71,7 +71,7 @@ class _WinogradWriter(ConvolutionWriter):
     # Tiles of the images -------------------------------------------------------------------------
 
     def copy_positions(self, start: str, to: str, count: int) -> None:
-        """Copy so many positions of a row, with zeros in the channels that fill a vector."""
+        """Copy consecutive positions of a row, with channels zero-padded to whole vectors."""
         v, channels = self.v, self.config.channels
         if channels == self.channels:
             super().copy_positions(start, to, count)
@@ -90,7 +90,7 @@ class _WinogradWriter(ConvolutionWriter):
 
     @contextmanager
     def _each_tile(self, rows: str) -> Iterator[tuple[str, str, str]]:
-        """A loop over the tiles of some rows: row and column, and the number of the tile."""
+        """A loop over the tiles of some rows: row, column, and index of the tile."""
         v, columns = self.v, self.tile_columns
         with (
             self.code.loop("i", 0, rows) as (i, _),
@@ -99,7 +99,7 @@ class _WinogradWriter(ConvolutionWriter):
             yield i, j, v.number("add", v.number("mul", i, columns), j)
 
     def _image_tiles(self, first: str, rows: str, plane: int) -> None:
-        """Transform the copied rows; ``first`` is where the first tile goes in each matrix."""
+        """Transform the copied rows; ``first`` is the index of the first tile in each matrix."""
         v = self.v
         with self._each_tile(rows) as (i, j, number):
             corner = v.step(v.step("%scratch", i, 2 * self.line), j, 2 * self.pixel)
@@ -130,7 +130,7 @@ class _WinogradWriter(ConvolutionWriter):
         return place
 
     def _check(self, held: str, square: list[list[Any]]) -> None:
-        """Add to ``held`` what is NaN where a value is not finite."""
+        """Add NaN to ``held`` if a value is not finite."""
         v, s = self.v, self.s
         terms = [s.subtract(value, value) for line in square for value in line]
         while len(terms) > 1:
@@ -139,7 +139,7 @@ class _WinogradWriter(ConvolutionWriter):
         v.store(s.add(v.load(held), terms[0]), held)
 
     def _report(self, held: str, piece: str) -> None:
-        """Note the piece's number where a value was not finite."""
+        """Flag the piece if a value was not finite."""
         v, s = self.v, self.s
         some = s.any_lane(s.isnan(v.load(held)))
         v.memory.store_one(v.at(self.pointer("flags"), piece), some, "bool")
@@ -154,14 +154,14 @@ class WinogradForwardWriter(_WinogradWriter):
         super().__init__(*given)
         self.block = register_block(self.tiles, self.filters // self.lanes, self.registers)
         rows = round_up(self.tiles, self.block.rows)
-        # Planes a power of two apart would share few lines of the cache.
+        # Planes a power of two apart would share few cache sets.
         self.tile_plane = rows * self.tile_line + CACHE_LINE_BYTES
         self.product_plane = rows * self.other_line + CACHE_LINE_BYTES
         self.weight_plane = self.config.channels * self.filters * 4
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs."""
+        """Bytes of working memory for each thread."""
         return self.patch + 16 * (self.tile_plane + self.product_plane)
 
     @property
@@ -170,7 +170,7 @@ class WinogradForwardWriter(_WinogradWriter):
         return 16 * self.weight_plane
 
     def _weights(self) -> None:
-        # Channels inside: their filters to lead back lie side by side.
+        # Channels inside: the filters for the input gradient are then contiguous.
         size = 4 if self.config.turned else self.result_pixel
         self.pack_filters(self.config.channels, lambda w, c: self.v.step(w, c, size))
 
@@ -185,7 +185,7 @@ class WinogradForwardWriter(_WinogradWriter):
         size = config.channels * self.result_pixel
         if not config.turned:
             return [v.load(start, k * size, mask=mask) for k in range(9)]
-        # From (3, 3, filters, channels), back to front.
+        # From (3, 3, filters, channels), flipped.
         places = [v.at(start, (8 - k) * size) for k in range(9)]
         return [v.gather(place, config.channels * 4, mask) for place in places]
 
@@ -235,7 +235,7 @@ class WinogradForwardWriter(_WinogradWriter):
                     self.store_block(block, sums, to, self.other_line)
 
     def _clear_rest(self, tiles: str, count: str, blocks: str) -> None:
-        """Zeros in the rows that fill the last block, lest slow numbers be there."""
+        """Zero the rows that pad the last block, to avoid denormal numbers."""
         v, code = self.v, self.code
         end = v.number("mul", blocks, self.block.rows)
         with code.loop("plane", 0, "16") as (plane, _):
@@ -244,7 +244,7 @@ class WinogradForwardWriter(_WinogradWriter):
                 v.fill(v.step(start, i, self.tile_line), self.channels // self.lanes)
 
     def _results(self, products: str, image: str, rows: str, held: str) -> None:
-        """Transform the products of one image back, and write what lies inside of it."""
+        """Transform the products of one image back, and store the part inside the image."""
         v, high, wide = self.v, self.config.high, self.config.wide
         with self._each_tile(rows) as (i, j, number):
             here = v.step(products, number, self.other_line)
@@ -268,14 +268,14 @@ class WinogradForwardWriter(_WinogradWriter):
             self.parts(self.config.filters, one)
 
     def _inside(self, first: str, further: int, size: int) -> str:
-        """The condition that a place is within the result; "" where it always is."""
+        """The condition that a position is within the result; "" if it always is."""
         if not further or size % 2 == 0:
             return ""
         return self.code.value(f"icmp ult i64 {self.v.number('add', first, 1)}, {size}")
 
 
 class WinogradFilterWriter(_WinogradWriter):
-    """Writes ``sums``, which makes the sums of a piece, and ``join``, which makes the result."""
+    """Writes ``sums``, which computes the sums of a piece, and ``join``, which combines them."""
 
     stages = ("sums", "join")
 
@@ -289,7 +289,7 @@ class WinogradFilterWriter(_WinogradWriter):
 
     @property
     def scratch(self) -> int:
-        """Bytes that each thread needs."""
+        """Bytes of working memory for each thread."""
         return self.patch + 16 * (self.tile_plane + self.other_plane)
 
     @property
@@ -322,7 +322,7 @@ class WinogradFilterWriter(_WinogradWriter):
             self._add_products(tiles, others, own, count)
 
     def _other_tiles(self, image: str, first: str, above: str, rows: str) -> None:
-        """Transform squares of 2 by 2 elements of g; beyond the edges are zeros."""
+        """Transform 2 by 2 tiles of g, zero-padded at the edges."""
         v, high, wide = self.v, self.config.high, self.config.wide
         pixel, line = self.result_pixel, self.result_line
         with self._each_tile(rows) as (i, j, number):
@@ -346,7 +346,7 @@ class WinogradFilterWriter(_WinogradWriter):
             self.parts(self.config.filters, one)
 
     def _or_nothing(self, place: str, first: str, size: int) -> str:
-        """An address, or that of zeros where the number after ``first`` is not below ``size``."""
+        """An address, or that of zeros if the index after ``first`` is not below ``size``."""
         after = self.v.number("add", first, 1)
         inside = self.code.value(f"icmp ult i64 {after}, {size}")
         return self.code.value(f"select i1 {inside}, ptr {place}, ptr {self.nothing}")
@@ -373,7 +373,7 @@ class WinogradFilterWriter(_WinogradWriter):
             self.store_block(block, sums, v.step(to, i, block.rows * sum_line), sum_line, add=True)
 
     def _join(self) -> None:
-        """Each piece joins its share of the channels."""
+        """Each piece combines its share of the channels."""
         v, config = self.v, self.config
         held = self._zeros()
         piece, count, first, last = self.share(config.channels)

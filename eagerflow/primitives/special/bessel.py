@@ -32,7 +32,7 @@ def _j_near(x: Any, order: int) -> Any:
 
 
 def _waves(xp: Any, x: Any, order: int) -> tuple[Any, Any]:
-    """J and Y from 8 on, by amplitude and phase."""
+    """J and Y for x >= 8, by amplitude and phase."""
     inverse = 8 / x
     z = inverse * inverse * 2 - 1
     p, q = polynomial(_P[order], z), polynomial(_Q[order], z) / x
@@ -99,7 +99,7 @@ def _i_near(x: Any, order: int) -> Any:
 
 
 def _i_far(xp: Any, x: Any, order: int) -> Any:
-    """I exp(-x) from 8 on."""
+    """I exp(-x) for x >= 8."""
     return polynomial(_I[order], 16 / x - 1) / xp.sqrt(x)
 
 
@@ -130,7 +130,7 @@ i0, i1, i0e, i1e = _i(0, False), _i(1, False), _i(0, True), _i(1, True)
 
 
 def _harmonics(order: int) -> tuple[float, ...]:
-    """Of K without its logarithm: Σ (ψ(k + 1) + ψ(k + order + 1))/2 · the terms of I."""
+    """K without its logarithmic term: Σ (ψ(k + 1) + ψ(k + order + 1))/2 · the terms of I."""
     found, first = [], -0.5772156649015329
     for k, term in enumerate(_I_SERIES[order][:18]):
         psi = first + math.fsum(1 / i for i in range(1, k + 1))
@@ -172,7 +172,7 @@ k0, k1, k0e, k1e = _k(0, False), _k(1, False), _k(0, True), _k(1, True)
 
 
 def _spherical_up(xp: Any, x: Any, n: int) -> Any:
-    """By the recurrence from j0 and j1, for x from n on."""
+    """By the recurrence from j0 and j1, for x >= n."""
     now = xp.sin(x) / x
     after = (now - xp.cos(x)) / x
     for k in range(1, n + 1):
@@ -181,18 +181,18 @@ def _spherical_up(xp: Any, x: Any, n: int) -> Any:
 
 
 def _spherical_series(xp: Any, x: Any, n: int) -> Any:
-    """By the power series (DLMF 10.53.1), for x up to √(n + 2), where it does not cancel."""
+    """By the power series (DLMF 10.53.1), for x <= √(n + 2), where it does not cancel."""
     square = -0.5 * x * x
     total = xp.ones_like(x)
     for k in range(24, 0, -1):
         total = total * square / (k * (2 * n + 2 * k + 1)) + 1
-    for k in range(n):  # one after the other, so that nothing overflows
+    for k in range(n):  # sequentially, so that nothing overflows
         total = total * (x / (2 * k + 3))
     return total
 
 
 def _spherical_down(xp: Any, x: Any, n: int) -> Any:
-    """By the recurrence from far above (J. C. P. Miller), scaled by the larger of j0 and j1."""
+    """By the backward recurrence (J. C. P. Miller), scaled by the larger of j0 and j1."""
     start = n + 20 + math.isqrt(40 * n)
     after, now, wanted = xp.zeros_like(x), xp.full_like(x, 1e-280), xp.zeros_like(x)
     for k in range(start, 0, -1):

@@ -1,9 +1,9 @@
 """Coefficients of Bessel functions: polynomials in z from -1 to 1, the lowest first.
 
 All interpolate at Chebyshev points with 45 digits; absolute errors in float64 are below 3.2e-16 of
-the near ones, and below 1.4e-16 of the others.
+the near ones, and below 1.4e-16 for the rest.
 
-* ``J0_NEAR``, and J1 over x, to x = 8: z = x²/32 - 1. Of Y0 and Y1 over x what is left without
+* ``J0_NEAR``, and J1 over x, to x = 8: z = x²/32 - 1. For Y0, and Y1 over x, the remainder without
   2/π log(x) J0, and 2/π (log(x) J1 - 1/x).
 * ``P0``, ``Q0`` from 8 on: z = 128/x² - 1; J0 is √(2/πx) (P0 cos χ - Q0/x sin χ) with χ = x - π/4,
   and Y0 has P0 sin χ + Q0/x cos χ there. For J1 and Y1, χ = x - 3π/4.

@@ -1,4 +1,4 @@
-"""What belongs to the error function: its scaled complement, inverses, the normal distribution."""
+"""The scaled complementary error function, inverses, and the normal distribution."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def erfcx(xp: Any, x: Any) -> Any:
     return choose(xp, pieces, x)
 
 
-# A start that is right to 5e-4: Abramowitz and Stegun 26.2.23.
+# A starting value with an error of 5e-4: Abramowitz and Stegun 26.2.23.
 _START = (2.515517, 0.802853, 0.010328)
 _START_BELOW = (1.0, 1.432788, 0.189269, 0.001308)
 
 
 def _erfcinv_small(xp: Any, z: Any) -> Any:
-    """The inverse for numbers from 0 to 1/2: Newton's steps on the logarithm of erfc."""
+    """The inverse for numbers from 0 to 1/2: Newton's method on the logarithm of erfc."""
     log = xp.log(z)
     t = xp.sqrt(2 * (math.log(2) - log))
     y = (t - polynomial(_START, t) / polynomial(_START_BELOW, t)) * _ROOT_HALF
@@ -57,19 +57,19 @@ def erfcinv(xp: Any, z: Any) -> Any:
 
 
 def ndtri(xp: Any, p: Any) -> Any:
-    """The number below which a normal variable is with probability p."""
+    """The quantile function of the normal distribution."""
     return -math.sqrt(2) * erfcinv(xp, 2 * p)
 
 
 def _normal_tail(xp: Any, size: Any) -> Any:
-    """The probability of a normal number above ``size``, which is at least 0.67."""
+    """The probability that a normal number exceeds ``size``, which is at least 0.67."""
     bounded = xp.where(size < 40, size, xp.full_like(size, 40.0))
     decay = special.exp_of_square(xp, bounded, -0.5)
     return 0.5 * decay * special.erfcx_outside(xp, bounded * _ROOT_HALF)
 
 
 def ndtr(xp: Any, x: Any) -> Any:
-    """The probability of a normal number below x."""
+    """The cumulative distribution function of the normal distribution."""
     pieces = [
         (x < -0.67, lambda xp, x: _normal_tail(xp, -x), (-1.0,)),
         (x > 0.67, lambda xp, x: 1 - _normal_tail(xp, x), (1.0,)),
@@ -79,7 +79,7 @@ def ndtr(xp: Any, x: Any) -> Any:
 
 
 def log_ndtr(xp: Any, x: Any) -> Any:
-    """The logarithm of the probability of a normal number below x."""
+    """The logarithm of the normal cumulative distribution function."""
 
     def negative(xp: Any, x: Any) -> Any:
         return xp.log(0.5 * special.erfcx_outside(xp, -x * _ROOT_HALF)) - 0.5 * x * x

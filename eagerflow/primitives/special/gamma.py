@@ -1,4 +1,4 @@
-"""The gamma and beta functions, and the parts of them that incomplete ones need."""
+"""The gamma and beta functions, and parts of them for the incomplete functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from eagerflow.codegen.numpy import special
 from eagerflow.primitives.special.pieces import choose, polynomial
 
-FAR = 10.5  # from which the asymptotic series has 17 digits
+FAR = 10.5  # from here on the asymptotic series has 17 digits
 OVERFLOW = 171.7
 
 # 1/gamma((3 + z) / 2) for z from -1 to 1, interpolated at Chebyshev points with 45 digits;
@@ -34,12 +34,12 @@ _RECIPROCAL_GAMMA = (
 
 
 def stirling_remainder(x: Any) -> Any:
-    """lgamma(x) less Stirling's formula, for x from 10.5 on (Abramowitz and Stegun 6.1.41)."""
+    """lgamma(x) minus Stirling's formula, for x >= 10.5 (Abramowitz and Stegun 6.1.41)."""
     return polynomial(special.STIRLING, 1 / (x * x)) / x
 
 
 def _gamma_near(xp: Any, x: Any) -> Any:
-    """Gamma of numbers from 0 to 10.5, by the recurrence from those between 1 and 2."""
+    """Gamma of numbers from 0 to 10.5, by recurrence from the interval [1, 2]."""
     product = xp.ones_like(x)
     rest = x + 0
     for _ in range(9):
@@ -53,7 +53,7 @@ def _gamma_near(xp: Any, x: Any) -> Any:
 
 
 def gamma_halves(xp: Any, x: Any) -> tuple[Any, Any]:
-    """``(w, r)`` of which w·r·w is gamma(x), for x from 10.5 to 360, without overflow."""
+    """``(w, r)`` with gamma(x) = w·r·w, for x from 10.5 to 360, without overflow."""
     rest = xp.exp(-x) * xp.exp(stirling_remainder(x)) * math.sqrt(2 * math.pi)
     return x ** (0.5 * x - 0.25), rest
 
@@ -65,7 +65,7 @@ def _gamma_far(xp: Any, x: Any) -> Any:
 
 
 def gamma_positive(xp: Any, x: Any) -> Any:
-    """Gamma of numbers from 0 on."""
+    """Gamma of nonnegative numbers."""
     pieces = [(x < FAR, _gamma_near, (1.0,)), (None, _gamma_far, (FAR,))]
     return choose(xp, pieces, x)
 
@@ -78,7 +78,7 @@ def _gamma_negative(xp: Any, x: Any) -> Any:
     wave = xp.sin(math.pi * fraction) * xp.where(odd, -xp.ones_like(x), xp.ones_like(x))
 
     def near(xp: Any, size: Any, wave: Any) -> Any:
-        # Next to 0, a square of the size would vanish.
+        # Near 0, a squared magnitude would underflow.
         return -math.pi / wave / (size * _gamma_near(xp, size))
 
     def far(xp: Any, size: Any, wave: Any) -> Any:
@@ -103,7 +103,7 @@ def gamma(xp: Any, x: Any) -> Any:
 
 
 def lgamma1p(xp: Any, a: Any) -> Any:
-    """lgamma(1 + a) for a from 0 to 1, exact also where it is close to 0."""
+    """lgamma(1 + a) for a from 0 to 1, accurate also near its zeros."""
     low = a < 0.5
     z = xp.where(low, a, a - 1)
     around = z * polynomial(special.LGAMMA_AT_2, z)
@@ -111,7 +111,7 @@ def lgamma1p(xp: Any, a: Any) -> Any:
 
 
 def log1pmx(xp: Any, x: Any) -> Any:
-    """log(1 + x) - x for x from -1 on, exact also where it is close to 0.
+    """log(1 + x) - x for x >= -1, accurate also near 0.
 
     With r = x/(2 + x), log(1 + x) is 2 artanh(r), and x - 2r is x·r.
     """
@@ -133,7 +133,7 @@ def log1pmx(xp: Any, x: Any) -> Any:
 
 
 def _beta_factor(xp: Any, a: Any, b: Any) -> Any:
-    """B(a, b) · a / (1 + a/b) of numbers from 0 to 10.5."""
+    """B(a, b) · a / (1 + a/b) for numbers from 0 to 10.5."""
     return gamma_positive(xp, a + 1) * gamma_positive(xp, b + 1) / gamma_positive(xp, a + b + 1)
 
 
@@ -146,7 +146,7 @@ def _betaln_both_far(xp: Any, a: Any, b: Any) -> Any:
 
 
 def log_rising(xp: Any, b: Any, a: Any) -> Any:
-    """lgamma(b + a) - lgamma(b) - a·log(b + a), for b from 10.5 on and a that is not larger."""
+    """lgamma(b + a) - lgamma(b) - a·log(b + a), for b >= 10.5 and a <= b."""
     rest = stirling_remainder(b + a) - stirling_remainder(b)
     return (b - 0.5) * xp.log1p(a / b) - a + rest
 

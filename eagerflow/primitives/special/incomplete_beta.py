@@ -1,8 +1,8 @@
 """The regularized incomplete beta function.
 
-By the continued fraction of A. R. DiDonato and A. H. Morris, Algorithm 708, ACM TOMS 18 (1992),
-its even form, on that side of the mean on which it converges; its factor in three ways that
-keep their digits for large parameters.
+By the continued fraction of A. R. DiDonato and A. H. Morris, Algorithm 708, ACM TOMS 18 (1992), its
+even form, on the side of the mean where it converges; its factor in three forms that are accurate
+for large parameters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from eagerflow.primitives.special.gamma import (
 from eagerflow.primitives.special.pieces import CHECKED_EVERY, any_of, choose
 
 _EPSILON = 5e-16
-_TERMS = 20_000  # serve parameters to 1e8
-_TERMS_FOR_ALL = 400  # where all elements take as many
+_TERMS = 20_000  # sufficient for parameters up to 1e8
+_TERMS_FOR_ALL = 400  # if all elements take the same number
 
 
 def _factor_small(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
@@ -69,7 +69,7 @@ def factor(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
 
 
 def _lentz(m: int, given: Any, above: Any, below: Any) -> tuple[Any, Any]:
-    """The m-th step of W. J. Lentz' method: its factors of the fraction's value."""
+    """The m-th step of Lentz's method: its factors of the fraction's value."""
     a, b, x, y = given
     end = a + float(2 * m - 1)
     share = (b - float(m)) * float(m) * x / end
@@ -80,7 +80,7 @@ def _lentz(m: int, given: Any, above: Any, below: Any) -> tuple[Any, Any]:
 
 
 def _fraction(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
-    """What the factor is divided by; for x up to the mean."""
+    """The divisor of the factor; for x up to the mean."""
     value = a * (a * y - b * x + 1) / (a + 1)
     above, below = value, xp.zeros_like(x)
     if type(x) is np.ndarray:
@@ -97,7 +97,7 @@ def _fraction(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
 
 
 def _fraction_of_each(given: Any, value: Any, above: Any, below: Any) -> Any:
-    """The fraction, of each element until it has converged."""
+    """The fraction, iterated until each element has converged."""
     result, at = value.copy(), np.arange(value.size)
     for m in range(1, _TERMS + 1):
         above, below = _lentz(m, given, above, below)
@@ -129,10 +129,10 @@ def _inside(xp: Any, a: Any, b: Any, x: Any) -> Any:
 
 
 def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
-    """I_x(a, b), for parameters that are not negative and x from 0 to 1."""
+    """I_x(a, b), for nonnegative parameters and x from 0 to 1."""
 
     def edges(xp: Any, a: Any, b: Any, x: Any) -> Any:
-        # All of the distribution is at 0 where a is 0 or b infinite, at 1 where it is reverse.
+        # The distribution is concentrated at 0 if a is 0 or b infinite, at 1 in the reverse case.
         left, right = (a == 0) | xp.isinf(b), (b == 0) | xp.isinf(a)
         y = xp.where(left, xp.ones_like(x), xp.zeros_like(x))
         y = xp.where((x == 0) | (x == 1), x, y)
@@ -146,14 +146,14 @@ def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
 
 # By a parameter -----------------------------------------------------------------------------------
 
-_STEP = 1e-30  # of a parameter, relative to it and along the imaginary axis: nothing cancels
-_MORE = 0.4  # of the terms that the fraction takes, as many more does its derivative take
+_STEP = 1e-30  # of a parameter, relative and along the imaginary axis: no cancellation
+_MORE = 0.4  # the derivative takes this share of additional terms
 
 
 def _fraction_slope(xp: Any, a: Any, b: Any, x: Any, y: Any, second: bool) -> Any:
     """The derivative of the logarithm of the fraction by a parameter.
 
-    All its steps are arithmetic, also of complex parameters (W. Squire and G. Trapp, Using complex
+    All steps are arithmetic, also for complex parameters (W. Squire and G. Trapp, Using complex
     variables to estimate derivatives of real functions, 1998).
     """
     moved = (b if second else a) * (1 + 1j * _STEP)
@@ -169,7 +169,7 @@ def _fraction_slope(xp: Any, a: Any, b: Any, x: Any, y: Any, second: bool) -> An
         if m == last:
             break
         if not last and m % CHECKED_EVERY == 0:
-            # In a trace, which knows no values, so many terms of complex numbers are refused.
+            # In a trace, where values are unknown, so many terms of complex numbers are refused.
             moving = bool(xp.any(xp.abs(xp.real(step) - 1) > _EPSILON))
             last = 0 if moving else m + math.ceil(_MORE * m)
     return xp.imag(value) / (_STEP * (b if second else a))
@@ -183,7 +183,7 @@ def _slope_below_mean(xp: Any, a: Any, b: Any, x: Any, y: Any, second: bool) -> 
 
 
 def betainc_slope(xp: Any, a: Any, b: Any, x: Any, second: bool = False) -> Any:
-    """The derivative of I_x(a, b) by a, or by b, the ``second`` parameter."""
+    """The derivative of I_x(a, b) with respect to a, or to b if ``second``."""
 
     def below(xp: Any, a: Any, b: Any, x: Any) -> Any:
         return _slope_below_mean(xp, a, b, x, 1 - x, second)

@@ -1,9 +1,9 @@
-"""The regularized incomplete gamma functions, and their derivative by the shape.
+"""The regularized incomplete gamma functions, and their derivatives with respect to the shape.
 
 Four ways, by region: the power series, the continued fraction (Abramowitz and Stegun 6.5.29,
-6.5.31), for small shapes the series of what is left of the upper one, and from shape 20 on
-around the middle N. M. Temme's uniform expansion (DLMF 8.12), whose coefficients are rational
-and follow from their recurrence. Derivatives by the shape are those of the same formulas.
+6.5.31), for small shapes the series of the upper one's remainder, and from shape 20 on, near the
+middle, N. M. Temme's uniform expansion (DLMF 8.12), whose rational coefficients are computed by
+recurrence. Derivatives by the shape are those of the same formulas.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from eagerflow.primitives.special.pieces import (
     polynomial,
 )
 
-_LARGE = 20.0  # shapes from which Temme's expansion serves
-_LOWEST, _HIGHEST = 0.3018, 2.3577  # x over shape, where its variable is -1 and 1
+_LARGE = 20.0  # shapes from which Temme's expansion is used
+_LOWEST, _HIGHEST = 0.3018, 2.3577  # bounds of x over shape, where its variable is -1 and 1
 _ORDERS = 12
 _EPSILON = 1e-17
 _SERIES_TERMS = 128
-_FRACTION_ENDS = 2.0  # x up to which the continued fraction converges too slowly
+_FRACTION_ENDS = 2.0  # up to this x the continued fraction converges too slowly
 
 
 # x^a e^-x / gamma(a + 1) -------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def factor(xp: Any, a: Any, x: Any) -> Any:
 
 
 def _series(xp: Any, a: Any, x: Any) -> Any:
-    """The lower function over its factor: the sum of x^n / ((a + 1) ... (a + n))."""
+    """The lower function divided by its factor: the sum of x^n / ((a + 1) ... (a + n))."""
     term = xp.ones_like(x)
     total = term + 0
     for n in range(1, _SERIES_TERMS + 1):
@@ -80,7 +80,7 @@ def _series(xp: Any, a: Any, x: Any) -> Any:
 
 
 def _series_and_slope(xp: Any, a: Any, x: Any) -> tuple[Any, Any]:
-    """The series, and its derivative by the shape with the other sign."""
+    """The series, and its negated derivative by the shape."""
     term = xp.ones_like(x)
     total = term + 0
     harmonic = xp.zeros_like(x)
@@ -97,7 +97,7 @@ def _series_and_slope(xp: Any, a: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _upper_series(xp: Any, a: Any, x: Any) -> Any:
-    """The upper function for shapes below 1 and x below 2, also where it is close to 0."""
+    """The upper function for shapes below 1 and x below 2, accurate also near 0."""
     term = xp.ones_like(x)
     total = xp.zeros_like(x)
     for n in range(1, 26):
@@ -111,12 +111,12 @@ def _upper_series(xp: Any, a: Any, x: Any) -> Any:
 
 
 def _fraction_terms(xp: Any, x: Any) -> int:
-    """How many terms serve for all x: errors fall like exp(-4 √(n·x))."""
+    """The number of terms that suffices for all x: errors fall like exp(-4 √(n·x))."""
     return math.ceil(95 / max(-largest(xp, -x, -_FRACTION_ENDS), _FRACTION_ENDS)) + 8
 
 
 def fraction(xp: Any, a: Any, x: Any) -> Any:
-    """What x^a e^-x / gamma(a) is divided by to give the upper function; for x from 2 on."""
+    """The divisor of x^a e^-x / gamma(a) for the upper function; for x >= 2."""
     terms = _fraction_terms(xp, x)
     base = x - a
     value = base + float(2 * terms + 1)
@@ -143,7 +143,7 @@ def _fraction_and_slope(xp: Any, a: Any, x: Any) -> tuple[Any, Any]:
 
 @cache
 def _temme_coefficients() -> tuple[tuple[float, ...], ...]:
-    """Of each order k, the coefficients of c_k in powers of η (DLMF 8.12.9 to 8.12.12).
+    """For each order k, the coefficients of c_k in powers of η (DLMF 8.12.9 to 8.12.12).
 
     μ follows from μ μ' = η (1 + μ), the reciprocal of μ/η from that, and c_k from
     η c_k = c_{k-1}' + g_k η / μ, where g_k makes the right side vanish at 0.
@@ -172,7 +172,7 @@ def _temme_coefficients() -> tuple[tuple[float, ...], ...]:
 
 
 def _temme_parts(xp: Any, a: Any, x: Any) -> tuple[Any, Any, Any]:
-    """X over shape less 1, the exponent's rate a·φ, and the expansion's variable η."""
+    """X over shape minus 1, the exponent's rate a·φ, and the expansion's variable η."""
     mu = (x - a) / a
     phi = -log1pmx(xp, mu)
     root = xp.sqrt(2 * phi)
@@ -189,7 +189,7 @@ def _temme_sum(xp: Any, a: Any, eta: Any) -> Any:
 
 
 def _temme(xp: Any, a: Any, x: Any, sign: float) -> Any:
-    """The upper function where ``sign`` is 1, the lower one where it is -1; below a half."""
+    """The upper function if ``sign`` is 1, the lower one if it is -1; below a half."""
     _, phi, eta = _temme_parts(xp, a, x)
     tail = 0.5 * erfcx(xp, sign * eta * xp.sqrt(0.5 * a))
     rest = _temme_sum(xp, a, eta) / xp.sqrt(2 * math.pi * a)
@@ -197,7 +197,7 @@ def _temme(xp: Any, a: Any, x: Any, sign: float) -> Any:
 
 
 def _temme_slope(xp: Any, a: Any, x: Any) -> Any:
-    """The derivative of the upper function by the shape, over the density."""
+    """The derivative of the upper function by the shape, divided by the density."""
     mu, _, eta = _temme_parts(xp, a, x)
     ratio = xp.where(eta == 0, xp.ones_like(eta), mu / xp.where(eta == 0, 1 + 0 * eta, eta))
     total, slope = xp.zeros_like(a), xp.zeros_like(a)
@@ -216,7 +216,7 @@ def _temme_slope(xp: Any, a: Any, x: Any) -> Any:
 
 
 def _regions(xp: Any, a: Any, x: Any) -> tuple[Any, Any]:
-    """Where Temme's expansion serves, and elsewhere the series."""
+    """Temme's expansion where applicable, elsewhere the series."""
     ratio = x / a
     middle = (a >= _LARGE) & (ratio > _LOWEST) & (ratio < _HIGHEST)
     return middle, (x < _FRACTION_ENDS) | (x < a + 1)
@@ -255,7 +255,7 @@ def _upper_inside(xp: Any, a: Any, x: Any) -> Any:
 
 
 def _at_edges(inside: Any, at_zero: float) -> Any:
-    """The function where shape and x are positive and finite, and at the ends of the domain."""
+    """The function for positive finite shape and x, and at the ends of the domain."""
 
     def function(xp: Any, a: Any, x: Any) -> Any:
         def edges(xp: Any, a: Any, x: Any) -> Any:
@@ -279,7 +279,7 @@ def gamma_density(xp: Any, a: Any, x: Any) -> Any:
     """x^(a-1) e^-x / gamma(a), the derivative of the lower function by x."""
 
     def inside(xp: Any, a: Any, x: Any) -> Any:
-        large = x > 1e-290  # below, the factor may be too small to be divided
+        large = x > 1e-290  # below, dividing by the factor may overflow
         at = xp.where(large, x, xp.ones_like(x))
         y = factor(xp, a, at) * (a / at)
         small = xp.where(large, xp.ones_like(x), x) ** (a - 1) / gamma_positive(xp, a)
@@ -307,7 +307,7 @@ def _slope_by_fraction(xp: Any, a: Any, x: Any) -> Any:
 
 
 def gamma_sample_gradient(xp: Any, a: Any, x: Any) -> Any:
-    """How a number x of given gammainc(a, x) grows with the shape a."""
+    """The derivative of x, at fixed gammainc(a, x), with respect to the shape a."""
 
     def inside(xp: Any, a: Any, x: Any) -> Any:
         middle, series = _regions(xp, a, x)

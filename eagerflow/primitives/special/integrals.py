@@ -24,7 +24,7 @@ _SERIES = tuple(-((-1) ** k) / (k * math.factorial(k)) for k in range(1, 28))
 
 
 def exp1(xp: Any, x: Any) -> Any:
-    """The integral of exp(-t)/t from x to infinity, for x from 0 on."""
+    """The integral of exp(-t)/t from x to infinity, for x >= 0."""
 
     def near(xp: Any, x: Any) -> Any:
         return x * polynomial(_SERIES, x) - _EULER - xp.log(x)
@@ -63,7 +63,7 @@ def _expi_far(xp: Any, x: Any) -> Any:
 
 
 def expi(xp: Any, x: Any) -> Any:
-    """The integral of exp(t)/t from -infinity to x, by its principal value."""
+    """The principal value of the integral of exp(t)/t from -infinity to x."""
     pieces = [
         (x < 0, lambda xp, x: -exp1(xp, -x), (-1.0,)),
         ((x > 0) & (x < _ASYMPTOTIC), _expi_series, (1.0,)),
@@ -96,7 +96,7 @@ def _hurwitz(xp: Any, s: Any, q: Any, steps: int = _STEPS) -> Any:
 
 
 def _hurwitz_below(xp: Any, s: Any, q: Any) -> Any:
-    """Of negative q and integers s: a sum from q on, up to where the other one begins."""
+    """For negative q and integers s: a sum from q up to the start of the other one."""
     steps = _STEPS + math.ceil(min(largest(xp, -q, 0.0), _MOST_STEPS))
     near = q > -_MOST_STEPS
     y = _hurwitz(xp, s, xp.where(near, q, xp.full_like(q, -0.5)), steps)
@@ -110,7 +110,7 @@ def zeta(xp: Any, s: Any, q: Any) -> Any:
         y = xp.where(
             (s == 1) | (s > 1) & (q <= 0) & (xp.round(q) == q), xp.full_like(s, math.inf), s * 0
         )
-        # Of an infinite exponent the first term's power is left.
+        # For an infinite exponent only the first term remains.
         limit = xp.where(q < 1, xp.full_like(q, math.inf), xp.where(q == 1, q, xp.zeros_like(q)))
         y = xp.where(xp.isinf(s) & (q > 0), limit, y)
         bad = (s < 1) | xp.isnan(s) | (s != 1) & (xp.isnan(q) | (q < 0) & (xp.round(q) != q))

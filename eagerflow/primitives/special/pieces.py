@@ -1,8 +1,8 @@
-"""What special functions are built of: pieces of their domain, polynomials, tiles.
+"""Building blocks of special functions: pieces of their domain, polynomials, tiles.
 
 Every function here takes a namespace and float64 arrays of one shape. On NumPy a piece of the
-domain is computed for those elements alone that lie in it; elsewhere, as in a trace, for all, of
-which the others are moved to a safe place before.
+domain is computed only for the elements in it; elsewhere, as in a trace, for all, after replacing
+other elements by a safe value.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Function = Callable[..., Any]
 Piece = tuple[Any, Function, tuple[float, ...]]
 
 TILE_ELEMENTS = 1 << 13  # of float64: a dozen temporaries stay in the second cache
-CHECKED_EVERY = 8  # terms between two looks whether a series has converged
+CHECKED_EVERY = 8  # terms between two convergence checks
 
 
 def choose(xp: Any, pieces: Sequence[Piece], *xs: Any) -> Any:
     """The value of the first piece ``(mask, function, safe)`` whose mask is true.
 
-    The last mask is None: it takes what is left. ``function(xp, *xs)`` may count on arguments
-    where its mask, and none before, is true, or on those that are ``safe``.
+    The last mask is None: it takes the rest. ``function(xp, *xs)`` only gets arguments for which
+    its mask, and no earlier one, is true, or ``safe`` ones.
     """
     if type(xs[0]) is np.ndarray:
         return _gathered(pieces, xs)
@@ -63,7 +63,7 @@ def _gathered(pieces: Sequence[Piece], xs: Any) -> Any:
 
 
 def any_of(xp: Any, mask: Any) -> bool:
-    """Whether anything is true; where values are not known, as in a trace, there may be."""
+    """Whether anything is true; assumed if values are unknown, as in a trace."""
     try:
         return bool(xp.any(mask))
     except raised_here(EagerflowError):
@@ -71,7 +71,7 @@ def any_of(xp: Any, mask: Any) -> bool:
 
 
 def largest(xp: Any, x: Any, default: float) -> float:
-    """The largest element, or ``default`` where values are not known."""
+    """The largest element, or ``default`` if values are unknown."""
     try:
         return float(xp.max(x)) if x.size else default
     except raised_here(EagerflowError):
@@ -95,7 +95,7 @@ def chebyshev(c: Sequence[float], z: Any) -> Any:
 
 
 def in_double(function: Function) -> Function:
-    """``function`` of float64 arrays of one shape as one of any floats, on any namespace."""
+    """Make a function of float64 arrays of one shape one of any floats, on any namespace."""
 
     @wraps(function)
     def kernel(xp: Any, *xs: Any, **attributes: Any) -> Any:

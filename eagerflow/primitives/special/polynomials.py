@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _recurrence(xp: Any, x: Any, n: int, first: Any, step: Any) -> Any:
-    """The n-th of 1, ``first``, and what ``step(k, last, before)`` gives for k from 2 on."""
+    """The n-th polynomial from 1, ``first``, and ``step(k, last, before)`` for k >= 2."""
     before, last = xp.ones_like(x), first
     for k in range(2, n + 1):
         last, before = step(k, last, before), last

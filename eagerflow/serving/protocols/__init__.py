@@ -1,1 +1,1 @@
-"""The protocols that a server speaks: requests read, answers written, by their specifications."""
+"""The protocols of a server: requests parsed, responses written, by their specifications."""

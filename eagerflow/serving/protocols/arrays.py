@@ -1,7 +1,8 @@
-"""NumPy's own files as requests and answers: ``.npy`` for one array, ``.npz`` for several.
+"""NumPy's file formats as requests and responses: ``.npy`` for one array, ``.npz`` for several.
 
 Source: NumPy's specification of the format (``numpy.lib.format``), and ZIP. Nothing is unpickled,
-and no more is decompressed than the sizes that a file tells before, which have to fit the limit.
+and no more is decompressed than the sizes in the headers, which are checked against the limit
+first.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _DAMAGED = (
 
 
 def form_of(content_type: str | None) -> str | None:
-    """Which of the two forms a header Content-Type names; None for others."""
+    """The format named by a Content-Type header; None for others."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind if kind in (NPY, NPZ) else None
 
 
 def wanted_form(accept: str | None, given: str | None, count: int) -> str | None:
-    """The form of an answer of ``count`` arrays; None for JSON.
+    """The format of a response of ``count`` arrays; None for JSON.
 
-    It is the first of those that the header Accept names, else, for a request in one of them, the
-    one that fits. ArgumentError for several arrays where one alone is accepted.
+    It is the first of those in the Accept header, else, for a request in one of them, the one that
+    fits. ArgumentError for several arrays where only ``.npy`` is accepted.
 
     >>> from eagerflow.serving.protocols.arrays import NPY, wanted_form
     >>> wanted_form("application/x-npz", None, 1), wanted_form("*/*", NPY, 2)
@@ -78,10 +79,10 @@ def wanted_form(accept: str | None, given: str | None, count: int) -> str | None
 def request(
     body: bytes, form: str, signature: Signature, query: Mapping[str, str], most: int
 ) -> inference.Request:
-    """The request of a body in one of the forms; ``outputs`` in the query are names, by commas.
+    """Parse a body in one of the formats; ``outputs`` in the query are names, separated by commas.
 
-    ``most`` is how many bytes arrays may take when they are decompressed. Raises ArgumentError,
-    DTypeError or TooLargeError.
+    ``most`` limits the bytes of the decompressed arrays. Raises ArgumentError, DTypeError or
+    TooLargeError.
     """
     if form == NPY:
         name = signature.only_input()
@@ -96,8 +97,8 @@ def request(
 
 
 def _array(data: bytes, name: str) -> Any:
-    """The array that a ``.npy`` holds; ArgumentError or DTypeError for what is none."""
-    # NumPy's own reader of headers lets Python parse them; here they have to be of one form.
+    """The array in a ``.npy``; ArgumentError or DTypeError for other bytes."""
+    # NumPy's own reader evaluates headers as Python literals; here only one form is accepted.
     size = {b"\x01\x00": 2, b"\x02\x00": 4}.get(data[6:8], 0) if data[:6] == MAGIC else 0
     begin = 8 + size
     end = begin + int.from_bytes(data[8:begin], "little")
@@ -125,7 +126,7 @@ def _array(data: bytes, name: str) -> Any:
 
 
 def _arrays(data: bytes, most: int, count: int) -> dict[str, Any]:
-    """The arrays of a ``.npz`` by name."""
+    """The arrays in a ``.npz`` by name."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
@@ -144,7 +145,7 @@ def _arrays(data: bytes, most: int, count: int) -> dict[str, Any]:
                 )
             found = {}
             for name, part in zip(names, parts, strict=True):
-                with archive.open(part) as file:  # whose read() alone would decompress it all
+                with archive.open(part) as file:  # a bare read() would decompress all of it
                     found[name] = _array(file.read(part.file_size), name)
             return found
     except (ArgumentError, DTypeError, TooLargeError):
@@ -154,7 +155,7 @@ def _arrays(data: bytes, most: int, count: int) -> dict[str, Any]:
 
 
 def write(outputs: Mapping[str, Any], form: str) -> bytes:
-    """Arrays in one of the forms; floats that NumPy lacks become float32."""
+    """Arrays in one of the formats; floats that NumPy lacks become float32."""
     file = io.BytesIO()
     if form == NPY:
         (array,) = outputs.values()

@@ -1,4 +1,4 @@
-"""Calls over gRPC that are under way: how many there may be, and how long their messages take."""
+"""gRPC calls in flight: limits on their number, and on the time of their messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from eagerflow.serving.limits import Limits, Places
 
 __all__ = ["Calls", "connection_options"]
 
-PING_SECONDS = 60.0  # after which a silent connection is asked whether it is there
+PING_SECONDS = 60.0  # a connection silent for so long is pinged
 
 
 def connection_options(limits: Limits) -> list[tuple[str, int]]:
-    """The settings of gRPC by which connections are bounded, and ended when nothing comes.
+    """The channel options of gRPC that bound connections, and close idle ones.
 
-    gRPC tells of no connection before its first call, so the share of an address bounds its
+    gRPC does not report a connection before its first call, so the share of an address bounds its
     calls, not its connections.
     """
 
@@ -38,10 +38,10 @@ def connection_options(limits: Limits) -> list[tuple[str, int]]:
 
 
 class Calls:
-    """The places of calls, and the reading of their messages; belongs to one event loop.
+    """Admits calls up to the limits and reads their messages; belongs to one event loop.
 
-    ``limits`` gives the limits of now; ``refused`` is called for each call that has no place, with
-    what is short.
+    ``limits`` gives the current limits; ``refused`` is called for each refused call, with the limit
+    that it exceeds.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Calls:
 
     @contextmanager
     def place(self, context: Any) -> Iterator[None]:
-        """A block in which a call has a place; BusyError where there is none."""
+        """Context manager that holds a place for a call; BusyError where none is free."""
         client = context.peer().rpartition(":")[0]
         why = self.places.refusal(client)
         if why is not None:
@@ -74,14 +74,14 @@ class Calls:
             self.places.leave(client)
 
     async def message(self, context: Any) -> Any:
-        """The one message of a call; LateError where it takes too long."""
+        """The only message of a call; LateError where it takes too long."""
         found = await self._read(context, self._limits().body_seconds)
         if found is self._end:
             raise ArgumentError("the call ended without a message")
         return found
 
     async def messages(self, context: Any) -> AsyncIterator[Any]:
-        """The messages of a stream; LateError where one takes too long to come."""
+        """The messages of a stream; LateError where one takes too long."""
         found = await self._read(context, self._limits().body_seconds)
         while found is not self._end:
             yield found

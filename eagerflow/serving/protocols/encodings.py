@@ -1,4 +1,4 @@
-"""Bodies that a client has compressed: as the header ``content-encoding`` says, within the limit.
+"""Compressed request bodies: decoded by the header ``content-encoding``, within the limit.
 
 Source: RFC 9110, 8.4.1.
 """
@@ -12,13 +12,13 @@ from eagerflow.serving.errors import TooLargeError
 
 __all__ = ["decoded"]
 
-_EITHER = 32 + zlib.MAX_WBITS  # zlib's own form, which deflate is, or gzip's, by its beginning
+_EITHER = 32 + zlib.MAX_WBITS  # zlib's format ("deflate") or gzip's, detected by the header
 
 
 def decoded(body: bytes, encoding: str | None, most: int) -> bytes:
-    """The body as it was before ``gzip`` or ``deflate``; not more than ``most`` bytes are made.
+    """The body, decompressed from ``gzip`` or ``deflate``, of ``most`` bytes at most.
 
-    TooLargeError for one that is larger, ArgumentError for another encoding and for damage.
+    TooLargeError for a larger body, ArgumentError for an unsupported encoding or corrupt data.
 
     >>> import zlib
     >>> from eagerflow.serving.protocols.encodings import decoded

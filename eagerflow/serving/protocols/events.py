@@ -1,4 +1,4 @@
-"""Server-Sent Events: an answer that comes in parts, and clients that have gone.
+"""Server-Sent Events: streamed responses, and disconnected clients.
 
 Source: the HTML standard, section "Server-sent events".
 """
@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 def event(data: Any, kind: str | None = None) -> bytes:
-    r"""An event with JSON for its data; ``kind`` is its name, where it is no "message".
+    r"""An event with JSON for its data; ``kind`` is its name, unless it is "message".
 
     >>> from eagerflow.serving.protocols.events import event
     >>> event({"token": 7}), event({"error": "late"}, "error")
@@ -43,9 +43,9 @@ async def _gone(receive: Receive) -> None:
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
-    """What the work gives; it is cancelled when the client goes, and ClientGoneError raised.
+    """The result of the work; it is cancelled, with ClientGoneError, if the client disconnects.
 
-    The body of the request has been read already.
+    The body of the request must have been read.
     """
     task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
     try:
@@ -66,10 +66,10 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
 
 
 class EventStream:
-    """An answer of events, in the form that ASGI servers call.
+    """A response of events, as an ASGI application.
 
-    Events are made whether the client reads them or not, so that a slow reader holds
-    nothing up. ``close`` is called once, when the last one was made or the client has gone; after
+    Events are made whether the client reads them or not, so that a slow reader blocks nothing.
+    ``close`` is called once, after the last event or when the client has disconnected; after
     ``heartbeat`` seconds without an event a comment is sent.
     """
 
@@ -81,7 +81,7 @@ class EventStream:
         self._heartbeat = heartbeat
 
     async def __call__(self, scope: Any, receive: Receive, send: Any) -> None:
-        """Answer, as an ASGI application."""
+        """Send the response."""
         made: asyncio.Queue[bytes | None] = asyncio.Queue()
         making = asyncio.ensure_future(self._make(made))
         gone = asyncio.ensure_future(_gone(receive))

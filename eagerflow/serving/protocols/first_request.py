@@ -1,4 +1,4 @@
-"""A request to begin with: what fits a model, shown where it is served."""
+"""Example requests that fit a model, shown where it is served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["first_request"]
 
 
 def first_request(model: str, signature: Signature) -> tuple[str, dict[str, Any]]:
-    """The path, without the slash in front, and the JSON of a request for one row of zeros.
+    """The path, without the leading slash, and the JSON of a request for one row of zeros.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 2), "float32"))
     >>> from eagerflow.serving.protocols.first_request import first_request

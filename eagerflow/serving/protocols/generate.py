@@ -1,7 +1,7 @@
-"""The generate extension: tokens behind tokens, at once or as they come.
+"""The generate extension: tokens that continue a prompt, at once or streamed.
 
-Source: Triton Inference Server's generate extension; its inputs and outputs are those of the
-model, which are tokens here.
+Source: Triton Inference Server's generate extension; its inputs and outputs are the model's, here
+tokens.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from eagerflow.serving.sampling import Sampling
 
 __all__ = ["Asked", "answer", "events", "request"]
 
-MAX_TOKENS = 1 << 20  # of a prompt, and of what is generated, where the model has no context
+MAX_TOKENS = 1 << 20  # of a prompt, and of the output, where the model has no context size
 MAX_STOPS = 64
 _FIELDS = ("tokens", "max_tokens", "temperature", "top_k", "top_p", "seed", "stop")
 _log = logging.getLogger("eagerflow.serving")
 
 
 class Asked(NamedTuple):
-    """What a body asks for; ``id`` goes back with the answer."""
+    """The parsed body of a request; ``id`` is returned with the response."""
 
     generation: Wanted
     id: str | None
 
 
 def request(told: Any, version: ModelVersion) -> Asked:
-    """What the JSON of a body asks a decoder for; the errors name the field.
+    """Parse the JSON body of a request to a decoder; the errors name the field.
 
     ``tokens`` are integers of the vocabulary, at least one. ``max_tokens`` more of them (16) are
     drawn as ``Sampling`` says, with a ``temperature`` of 1 by default, until one of the sequences
@@ -131,7 +131,7 @@ def _stop(given: Any, vocabulary: int) -> tuple[tuple[int, ...], ...]:
 
 
 def answer(asked: Asked, made: Generation, tokens: list[int]) -> dict[str, Any]:
-    """The body of an answer with all tokens."""
+    """The body of a response with all tokens."""
     return _head(asked, made) | {"tokens": tokens, "finish_reason": made.finish_reason}
 
 

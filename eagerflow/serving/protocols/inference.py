@@ -63,9 +63,9 @@ _DATATYPES = {name: datatype for datatype, name in _NAMES.items()}
 
 
 class Request(NamedTuple):
-    """What is asked for: an array for each input, names of outputs (None: all), and how.
+    """A parsed request: an array for each input, names of outputs (None: all), and parameters.
 
-    ``binary`` are the outputs that come as bytes (None: all); ``id`` goes back with the answer.
+    ``binary`` are the outputs to send as bytes (None: all); ``id`` is returned with the response.
     """
 
     inputs: dict[str, Any]
@@ -87,7 +87,7 @@ def datatype(dtype: Any) -> str:
 
 
 def request(body: bytes, header_size: str | None) -> Request:
-    """The request of a body: JSON, and behind it the bytes of tensors where ``header_size`` says.
+    """Parse a body: JSON, followed by the bytes of tensors from ``header_size`` on.
 
     ``header_size`` is the value of the header Inference-Header-Content-Length, or None.
     """
@@ -125,7 +125,7 @@ def request(body: bytes, header_size: str | None) -> Request:
 
 
 def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
-    """The array of an input, and the bytes behind it."""
+    """The array of an input, and the remaining bytes."""
     dtype = dtype_of(_text(given, "datatype"), name)
     shape = shape_of(given.get("shape"), name)
     size = object_of(given, "parameters").get("binary_data_size")
@@ -144,7 +144,7 @@ def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
 
 
 def dtype_of(told: str, name: str) -> Any:
-    """The dtype that the protocol calls so; DTypeError, which names the input, if there is none."""
+    """The dtype with this name in the protocol; DTypeError, which names the input, if unknown."""
     if told not in _NAMES:
         raise DTypeError(
             f"there is no datatype {told[:40]!r} here",
@@ -155,7 +155,7 @@ def dtype_of(told: str, name: str) -> Any:
 
 
 def shape_of(sizes: Any, name: str) -> tuple[int, ...]:
-    """A list of sizes as a shape; ShapeError if it is none."""
+    """A list of sizes as a shape; ShapeError for other values."""
     fits = isinstance(sizes, list) and len(sizes) <= MAX_RANK
     if not fits or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
         raise ShapeError(
@@ -178,12 +178,12 @@ def array_of_bytes(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> 
 
 
 def _turned(array: Any) -> Any:
-    """Between this machine's order of bytes and the protocol's."""
+    """Convert between this machine's byte order and the protocol's."""
     return array if sys.byteorder == "little" else array.byteswap()
 
 
 def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> Any:
-    """Numbers, in nested lists or in one, as an array; DTypeError if they do not fit the dtype."""
+    """Numbers, in nested or flat lists, as an array; DTypeError if they do not fit the dtype."""
     array = array_of(data, dtype, name)
     if array.size != math.prod(shape):
         raise ShapeError(
@@ -196,7 +196,7 @@ def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -
 
 
 def number(text: str) -> int:
-    """The number of a version that a text says; ArgumentError if it says none."""
+    """Parse the number of a version; ArgumentError for other text."""
     return _size(text, "the number of the version", 10**18)
 
 
@@ -214,7 +214,7 @@ def _list(told: Any, key: str) -> list[Any]:
 
 
 def object_of(told: Any, key: str) -> dict[str, Any]:
-    """An object in a JSON object; the empty one where it is missing."""
+    """An object in a JSON object; an empty one if missing."""
     found = told.get(key, {})
     if not isinstance(found, dict):
         raise ArgumentError(f"{key!r} is an object", received=type(found).__name__)
@@ -231,11 +231,11 @@ def _text(told: Any, key: str) -> str:
 async def infer(
     asked: Request, batcher: Answering, is_named: bool = False
 ) -> tuple[ModelVersion, dict[str, Any]]:
-    """The version that answers, and the outputs that a request asks for, by name.
+    """The version that computed a request, and the requested outputs by name.
 
-    Of its parameters, ``signature_name`` is the signature that is asked for, ``timeout`` is in
-    microseconds until it is begun (0: any time), and a smaller ``priority`` goes first; those of
-    sequences are explained at ``Step``. ``is_named`` tells that the request names the version.
+    Of its parameters, ``signature_name`` selects a signature, ``timeout`` limits the microseconds
+    in the queue (0: no limit), and a smaller ``priority`` goes first; those of sequences are
+    explained at ``Step``. ``is_named`` means that the request names the version.
     """
     timeout, priority = timing(asked.parameters)
     step = Step.of(asked.parameters)
@@ -253,7 +253,7 @@ async def infer(
 
 
 def timing(parameters: Mapping[str, Any]) -> tuple[float | None, int]:
-    """The seconds that a request may wait, and its priority, as its parameters say."""
+    """The timeout of a request in seconds, and its priority, from its parameters."""
     numbers = {}
     for name in ("timeout", "priority"):
         numbers[name] = value = parameters.get(name, 0)
@@ -270,7 +270,7 @@ def timing(parameters: Mapping[str, Any]) -> tuple[float | None, int]:
 def answer(
     asked: Request, model: str, version: int, outputs: Mapping[str, Any]
 ) -> tuple[bytes, int | None]:
-    """The body of an answer, and how long its JSON part is where bytes follow."""
+    """The body of a response, and the length of its JSON part where bytes follow."""
     told: list[Any] = []
     parts: list[Any] = []
     arrays = []
@@ -300,7 +300,7 @@ def bytes_of(array: Any) -> bytes:
 
 
 def server() -> dict[str, Any]:
-    """What the server tells of itself."""
+    """The server's metadata."""
     version = importlib.metadata.version("eagerflow")
     return {
         "name": "eagerflow",
@@ -317,7 +317,7 @@ def server() -> dict[str, Any]:
 
 
 def index(repository: Repository, ready: bool = False) -> list[dict[str, str]]:
-    """A row for each version of each model; ``ready`` leaves out the others."""
+    """An entry for each version of each model; with ``ready``, only for those that are ready."""
     rows = []
     for model in repository.models.values():
         states = dict.fromkeys(model.ready, ("READY", ""))
@@ -332,7 +332,7 @@ def index(repository: Repository, ready: bool = False) -> list[dict[str, str]]:
 
 
 def metadata(model: str, versions: list[int], signature: Signature) -> Any:
-    """The body that tells the inputs and outputs of a model; free sizes are -1."""
+    """The metadata of a model: its inputs and outputs; free sizes are -1."""
     return {
         "name": model,
         "versions": [str(n) for n in sorted(versions)],
@@ -354,6 +354,6 @@ def _described(specs: Mapping[str, Any]) -> list[Any]:
 
 
 def error(problem: BaseException) -> Any:
-    """The body of an answer that is an error."""
+    """The body of an error response."""
     known = isinstance(problem, EagerflowError)
     return {"error": str(problem) if known else "the server failed; its log has the details"}

@@ -48,15 +48,14 @@ _CONTENTS = {
     "FP32": "fp32_contents",
     "FP64": "fp64_contents",
 }
-"""The field that holds numbers of a datatype, where they do not come as bytes."""
+"""The field for numbers of a datatype, where they are not sent as raw bytes."""
 _log = logging.getLogger("eagerflow.serving")
 
 
 class RpcServer:
     """A server of gRPC for the models of a repository, in one event loop.
 
-    ``limits`` gives the limits of now. ``change`` sets the access from now on, and where calls are
-    noted.
+    ``limits`` gives the current limits. ``change`` replaces the access settings and the journal.
     """
 
     def __init__(
@@ -78,16 +77,16 @@ class RpcServer:
         self.change(access, journal)
 
     def change(self, access: Access, journal: Journal | None) -> None:
-        """Ask calls that come from now on for these tokens, and note them there."""
+        """Replace the access settings and the journal, for calls from now on."""
         self._access = access
         self._handlers = _handlers(self._grpc, self._methods, self._calls, access, journal)
 
     def service(self, details: Any) -> Any:
-        """What answers a call: gRPC asks for each."""
+        """The handler of a call; gRPC requests it for each call."""
         return self._handlers.service(details)
 
     async def start(self, address: str) -> int:
-        """Listen at an address: the port that it has."""
+        """Listen at an address; returns the port."""
         options = connection_options(self._limits())
         options += [("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
         made = self._made = self._aio.server(options=options)
@@ -109,17 +108,17 @@ class RpcServer:
         return port
 
     async def stop(self, grace: float) -> None:
-        """Take no more calls; those that have come have so many seconds."""
+        """Take no more calls; pending ones have so many seconds."""
         await self._made.stop(grace)
 
 
 def _handlers(
     grpc: Any, service: _Service, calls: Calls, access: Access, journal: Journal | None
 ) -> Any:
-    """What gRPC calls for each method.
+    """The handlers of all methods for gRPC.
 
-    A call of one message is one of a stream of them to gRPC, which differs in nothing that is sent:
-    so the call is known before its message has come, which may take its time.
+    Unary calls are registered as streams, which look the same on the wire: so a call is known
+    before its message has arrived, which may take long.
     """
     known = messages()
     found = {}
@@ -146,9 +145,9 @@ def _handlers(
 
 
 def _reader(message: Any) -> Callable[[bytes], Any]:
-    """What makes messages of bytes; bytes that are none give an error, for ``_read`` to raise.
+    """The deserializer of a message; invalid bytes become an error that ``_read`` raises.
 
-    gRPC would answer what is raised here as an unknown error of the server.
+    gRPC would report an exception in it as an unknown error of the server.
     """
     decode = extras.load("google.protobuf.message", "serving", "gRPC in ef.serving").DecodeError
 
@@ -162,14 +161,14 @@ def _reader(message: Any) -> Callable[[bytes], Any]:
 
 
 def _read(request: Any) -> Any:
-    """A message that was read, or the error in its place."""
+    """A message, or the error in its place, which is raised."""
     if isinstance(request, ArgumentError):
         raise request
     return request
 
 
 def _check(access: Access, context: Any) -> None:
-    """Raise ForbiddenError unless a call carries a token of those that are asked for."""
+    """Raise ForbiddenError unless a call carries one of the tokens."""
     if access.tokens:
         access.check(dict(context.invocation_metadata() or ()).get("authorization"))
 
@@ -177,7 +176,7 @@ def _check(access: Access, context: Any) -> None:
 def _streaming(
     grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], calls: Calls, access: Access
 ) -> Any:
-    """A method that answers a stream, where the call may ask and its messages come in time."""
+    """A streaming method behind the checks of access, places and deadlines."""
 
     async def answers(requests: Any, context: Any) -> AsyncIterator[Any]:
         try:
@@ -192,7 +191,7 @@ def _streaming(
 
 
 def _noted(journal: Journal, path: str, answer: Callable[[Any, Any], Awaitable[Any]]) -> Any:
-    """A method whose calls are noted, and whose answers have their ids."""
+    """A method with its calls logged and request ids in the responses."""
 
     async def noted(requests: Any, context: Any) -> Any:
         headers = {key: value for key, value in context.invocation_metadata() or () if value}
@@ -208,7 +207,7 @@ def _noted(journal: Journal, path: str, answer: Callable[[Any, Any], Awaitable[A
 def _answering(
     grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], calls: Calls, access: Access
 ) -> Any:
-    """A method of one message, whose errors have gRPC's codes."""
+    """A method of one message, with errors mapped to gRPC's codes."""
 
     async def answer(requests: Any, context: Any) -> Any:
         try:
@@ -227,7 +226,7 @@ def _answering(
 
 
 def _code(grpc: Any, status: int) -> Any:
-    """The code of gRPC for a status of HTTP."""
+    """The gRPC code for an HTTP status."""
     return getattr(grpc.StatusCode, _CODES.get(status, "INTERNAL"))
 
 
@@ -237,7 +236,7 @@ def _told(error: BaseException) -> str:
 
 
 class _Service:
-    """The methods of the service, each of which makes a message of a message."""
+    """The methods of the service, each from message to message."""
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
@@ -312,7 +311,7 @@ class _Service:
         return self._answer(asked, *await inference.infer(asked, batcher, is_named))
 
     async def stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        """An answer for each request of a stream, in their order; errors do not end it."""
+        """A response for each request of a stream, in order; errors do not end the stream."""
         made = self.known["ModelStreamInferResponse"]
         async for request in requests:
             try:

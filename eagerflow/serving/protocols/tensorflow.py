@@ -32,20 +32,20 @@ __all__ = [
 
 
 class Request(NamedTuple):
-    """What is asked for: an array or nested lists for each input, by row or in columns."""
+    """A parsed request: an array or nested lists for each input, by row or in columns."""
 
     inputs: dict[str, Any]
     by_row: bool
 
 
 def asked_for(body: Any, batcher: Answering) -> Answering:
-    """What answers for the signature that a body names."""
+    """The batcher of the signature that a body names."""
     _check_body(body)
     return batcher.by_signature(body.get("signature_name"))
 
 
 def predict(body: Any, signature: Signature) -> Request:
-    """The request of a body of ``:predict``, in the row or the column format."""
+    """Parse the body of ``:predict``, in the row or the column format."""
     _check_body(body)
     if ("instances" in body) == ("inputs" in body):
         raise ArgumentError(
@@ -62,7 +62,7 @@ def predict(body: Any, signature: Signature) -> Request:
 
 
 def examples(body: Any, signature: Signature) -> Request:
-    """The request of a body of ``:classify`` or ``:regress``: examples, and what they share."""
+    """Parse the body of ``:classify`` or ``:regress``: examples, and features that they share."""
     _check_body(body)
     given, context = body.get("examples"), body.get("context", {})
     if not isinstance(given, list) or not all(isinstance(x, dict) for x in [*given, context]):
@@ -101,7 +101,7 @@ def _columns(rows: Any, signature: Signature) -> dict[str, Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """A value in which ``{"b64": text}`` stands for bytes: numbers from 0 to 255."""
+    """Replace each ``{"b64": text}`` in a value by its bytes: numbers from 0 to 255."""
     if isinstance(value, dict):
         text = value.get("b64")
         if len(value) != 1 or not isinstance(text, str):
@@ -118,7 +118,7 @@ def _decoded(value: Any) -> Any:
 
 
 def prediction(outputs: Mapping[str, Any], by_row: bool) -> Any:
-    """The body of an answer to ``:predict``, in the format of the request."""
+    """The body of a response to ``:predict``, in the format of the request."""
     if not by_row:
         return {"outputs": next(iter(outputs.values())) if len(outputs) == 1 else dict(outputs)}
     if any(not array.ndim for array in outputs.values()):
@@ -132,7 +132,7 @@ def prediction(outputs: Mapping[str, Any], by_row: bool) -> Any:
 
 
 def example_answer(outputs: Mapping[str, Any], kind: str) -> Any:
-    """The body of an answer to ``:classify`` (labels with scores) or ``:regress`` (numbers)."""
+    """The body of a response to ``:classify`` (labels with scores) or ``:regress`` (numbers)."""
     found = outputs.get("scores") if kind == "classify" else None
     array = next(iter(outputs.values())) if found is None else found
     if kind == "regress":
@@ -152,11 +152,11 @@ def example_answer(outputs: Mapping[str, Any], kind: str) -> Any:
     return {"results": [[[str(i), score] for i, score in enumerate(row)] for row in array.tolist()]}
 
 
-# About models -------------------------------------------------------------------------------------
+# Models -------------------------------------------------------------------------------------------
 
 
 def status(model: Model, version: int | None) -> Any:
-    """The body that tells the states of a model's versions."""
+    """The body with the states of a model's versions."""
     states: dict[int, tuple[str, str | None]] = dict.fromkeys(model.loading, ("LOADING", None))
     states |= {n: ("END", told) for n, told in model.broken.items()}
     states |= dict.fromkeys(model.ready, ("AVAILABLE", None))
@@ -191,7 +191,7 @@ _DTYPES = {
 
 
 def metadata(batcher: Batcher) -> Any:
-    """The body that tells the inputs and outputs of a version, by signature."""
+    """The body with the inputs and outputs of a version, by signature."""
     version = batcher.version
     parts = {DEFAULT_SIGNATURE: batcher, **batcher.signatures}
     described = {name: _described(part.version.signature) for name, part in parts.items()}
@@ -225,6 +225,6 @@ def _tensor_info(name: str, spec: Any) -> Any:
 
 
 def error(problem: BaseException) -> Any:
-    """The body of an answer that is an error."""
+    """The body of an error response."""
     known = isinstance(problem, EagerflowError)
     return {"error": str(problem) if known else "the server failed; its log has the details"}

@@ -1,4 +1,4 @@
-"""Configuration and statistics of models, as Triton Inference Server tells them of its own.
+"""Configuration and statistics of models, in the form of Triton Inference Server.
 
 Sources: Triton's extensions "model configuration" and "statistics" of the Open Inference
 Protocol, ``model_config.proto``.
@@ -21,9 +21,9 @@ DATA_TYPES = {f"TYPE_{name}": number for number, name in enumerate(_ORDER.split(
 
 
 def config(batcher: Batcher) -> dict[str, Any]:
-    """How a version is served: inputs, outputs, and how requests are joined.
+    """The configuration of a version: inputs, outputs and batching.
 
-    Where requests are joined, shapes come without the axis of the rows, as Triton has it.
+    Where requests are batched, shapes lack the axis of the rows, as in Triton.
     """
     version, batching = batcher.version, batcher.batching
     signature = version.signature
@@ -54,7 +54,7 @@ def _described(name: str, spec: Any, joins: bool) -> dict[str, Any]:
 
 
 def statistics(models: list[Routes], version: int | None = None) -> dict[str, Any]:
-    """What the versions of models have done, or one version; times in nanoseconds."""
+    """The statistics of the versions of models, or of one version; times in nanoseconds."""
     rows = []
     for model in models:
         ready = model.ready if version is None else {version: model.batcher(version)}

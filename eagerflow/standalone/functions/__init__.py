@@ -1,6 +1,6 @@
-"""Functions that NumPy lacks, as they stand in the programs that are written: NumPy alone.
+"""Functions that NumPy lacks, copied into exported programs; they use only NumPy.
 
-Each is there once, is read by people, and calls others of this package by their names.
+Each is copied once, written for human readers, and calls others of this package by name.
 """
 
 from eagerflow.codegen.numpy import matrices as factorizations

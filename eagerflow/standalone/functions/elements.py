@@ -44,13 +44,13 @@ def sort_descending(x, axis):
 
 
 def argsort_descending(x, axis):
-    """Places of elements from the largest to the smallest, of equal ones the first before."""
+    """Positions of elements from the largest to the smallest; equal elements keep their order."""
     places = np.argsort(np.flip(x, axis), axis, stable=True)
     return np.flip(x.shape[axis] - 1 - places, axis)
 
 
 def cumulative(accumulate, x, axis, include_initial=False, reverse=False):
-    """Running sums or products, from the end in ``reverse``, or with what they begin with."""
+    """Running sums or products, from the end if ``reverse``, optionally with the initial value."""
     x = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1]
     found = accumulate(x, 0)
     if include_initial:
@@ -60,7 +60,7 @@ def cumulative(accumulate, x, axis, include_initial=False, reverse=False):
 
 
 def places_in_rows(x, values, side="left", sorter=None):
-    """Where values would have to be put into sorted rows, each into the row of its place."""
+    """Positions at which values would be inserted into sorted rows, row by row."""
     if sorter is not None:
         x = np.take_along_axis(x, sorter, -1)
     found = np.zeros(values.shape, np.int64)

@@ -11,7 +11,7 @@ def per_axis(value, rank):
 
 
 def pad_widths(sizes, window, strides, padding, dilation):
-    """How much is added before and behind each spatial axis; "same" as TensorFlow has it."""
+    """Padding before and after each spatial axis; "same" as in TensorFlow."""
     if padding == "valid":
         return [(0, 0)] * len(sizes)
     if padding != "same":
@@ -30,7 +30,7 @@ def padded(x, widths, value=0):
 
 
 def taps(window, positions, strides, dilation):
-    """Each place in a window, and the part of the images that it sees at all positions."""
+    """Each offset in a window, with the part of the images under it at all positions."""
     for place in np.ndindex(*window):
         part = [
             slice(at * step, at * step + (count - 1) * stride + 1, stride)
@@ -40,7 +40,7 @@ def taps(window, positions, strides, dilation):
 
 
 def count_positions(sizes, widths, window, strides, dilation):
-    """At how many positions a window stands along each axis."""
+    """The number of positions of a window along each axis."""
     found = []
     for size, width, length, stride, step in zip(sizes, widths, window, strides, dilation):
         found.append((size + sum(width) - (length - 1) * step - 1) // stride + 1)
@@ -98,7 +98,7 @@ def conv_filter_gradient(x, g, size, strides=1, padding="same", dilation=1, grou
 
 
 def pooled_parts(x, window, strides, padding, dilation, ceil_mode, value):
-    """What each place of a window sees at all positions."""
+    """The elements under each offset of a window at all positions."""
     sizes = x.shape[1:-1]
     window, dilation = per_axis(window, len(sizes)), per_axis(dilation, len(sizes))
     strides = window if strides is None else per_axis(strides, len(sizes))
@@ -111,7 +111,7 @@ def pooled_parts(x, window, strides, padding, dilation, ceil_mode, value):
 
 
 def with_last_window(sizes, widths, window, strides, dilation):
-    """Widths with which what is left behind the last stride has a window, if one starts inside."""
+    """Widths that add a last window for a remainder, if it starts inside."""
     found = []
     for size, (before, after), length, stride, step in zip(
         sizes, widths, window, strides, dilation
@@ -130,7 +130,7 @@ def max_pool(x, window, strides=None, padding="valid", dilation=1, ceil_mode=Fal
 
 
 def first_largest(x, parts):
-    """For each place of a window: at which positions it holds the first of the largest."""
+    """For each offset of a window: the positions at which it holds the first maximum."""
     largest = np.max([x[part] for part in parts], axis=0)
     free = np.ones(largest.shape, bool)
     for part in parts:
@@ -148,7 +148,7 @@ def max_pool_gradient(
     dilation=1,
     ceil_mode=False,
 ):
-    """For each window its element of ``g``, where the largest element is."""
+    """For each window the element of ``g`` at the window's maximum."""
     sizes = x.shape[1:-1]
     x, widths, parts = pooled_parts(x, window, strides, padding, dilation, ceil_mode, -np.inf)
     found = np.zeros_like(x)
@@ -158,7 +158,7 @@ def max_pool_gradient(
 
 
 def max_pool_gather(x, t, window, strides=None, padding="valid", dilation=1, ceil_mode=False):
-    """The elements of ``t`` from where each window of ``x`` has its largest."""
+    """The elements of ``t`` at the positions of the maxima of ``x``, by window."""
     x, widths, parts = pooled_parts(x, window, strides, padding, dilation, ceil_mode, -np.inf)
     t = padded(t, widths)
     return sum(np.where(here, t[part], 0) for part, here in first_largest(x, parts))
@@ -181,7 +181,7 @@ def avg_pool_gradient(
     dilation=1,
     ceil_mode=False,
 ):
-    """Each element of ``g``, shared by the elements of its window; sizes are ``size``."""
+    """Each element of ``g``, distributed over its window; the spatial sizes are ``size``."""
     sizes = per_axis(size, g.ndim - 2)
     ones = np.ones((1, *sizes, 1), g.dtype)
     ones, widths, parts = pooled_parts(ones, window, strides, padding, dilation, ceil_mode, 0)

@@ -1,20 +1,20 @@
-"""Zeros with numbers added at indices, and what else joins numbers at them."""
+"""Zeros with numbers added at indices, and other reductions by index."""
 
 import numpy as np
 
 
 def scatter(indices, updates, shape):
-    """Zeros with ``updates`` added at places, each of which is a row of ``indices``."""
+    """Zeros with ``updates`` added at positions, each given by a row of ``indices``."""
     y = np.zeros(shape, updates.dtype)
     places = tuple(np.moveaxis(indices, -1, 0))
-    if not places:  # each update is for the whole
+    if not places:  # each update is for the whole array
         return updates.sum(tuple(range(indices.ndim - 1)), updates.dtype)
     np.add.at(y, places, updates)
     return y
 
 
 def scatter_along_axis(updates, indices, shape, axis=-1):
-    """Zeros with ``updates`` added at places along an axis."""
+    """Zeros with ``updates`` added at positions along an axis."""
     indices, updates = np.broadcast_arrays(indices, updates)
     y = np.zeros(shape, updates.dtype)
     places = list(np.indices(indices.shape, sparse=True))

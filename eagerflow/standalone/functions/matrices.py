@@ -1,4 +1,4 @@
-"""Decompositions of matrices, whose vectors have one sign."""
+"""Matrix decompositions, with vectors of a fixed sign."""
 
 import numpy as np
 
@@ -63,12 +63,12 @@ def eigvals(x, dtype):
 
 
 def lu_factor(x):
-    """Both triangles of elimination in one matrix, and the swaps of rows."""
+    """Both triangles of an LU factorization in one matrix, and the row swaps."""
     return lu_packed(x)
 
 
 def lu_permutation(x, rows):
-    """Where each row of the triangles was before the swaps."""
+    """For each row of the triangles, its index before the swaps."""
     return swapped_rows(x, rows)
 
 

@@ -13,7 +13,7 @@ from eagerflow.codegen.numpy.rejection import (
 
 
 def random_words(state, count, retry=0):
-    """Words of 64 bits: a counter enciphered by the first two words of a state."""
+    """Words of 64 bits: a counter, encrypted with the first two words of a state."""
     low, high, draw = state.tolist()
     counter = ((draw << 64 | retry << 128) - 1) % 2**256  # NumPy adds one before each block
     return np.random.Philox(counter=counter, key=low | high << 64).random_raw(count)
@@ -28,7 +28,7 @@ def drawn(state, shape, dtype, fill):
 
 
 def uniform(state, count, dtype):
-    """Numbers from 0 up to 1, of as many bits as float64 has, or float32."""
+    """Numbers from 0 up to 1, with as many random bits as float64, or float32."""
     if dtype == np.float64:
         return (random_words(state, count) >> np.uint64(11)) * 2.0**-53
     halves = random_words(state, (count + 1) // 2).view(np.uint32)[:count]
@@ -51,7 +51,7 @@ def random_uniform(state, shape, dtype):
 
 
 def random_normal(state, shape, dtype):
-    """Numbers of the standard normal distribution, two for two by Box and Muller."""
+    """Numbers of the standard normal distribution, in pairs by Box and Muller."""
 
     def fill(one, count):
         pairs = uniform(one, count + count % 2, dtype).reshape(-1, 2)
@@ -68,7 +68,7 @@ def ratio(upper, lower, x):
 
 
 def normal_quantile(p):
-    """Where the standard normal distribution reaches a probability (Wichura, AS 241, 1988)."""
+    """The quantile function of the standard normal distribution (Wichura, AS 241, 1988)."""
     q = p - 0.5
     r = 0.180625 - q * q
     middle = q * ratio(
@@ -156,7 +156,7 @@ def random_integers(state, shape, low, high, dtype):
 
     def fill(one, count):
         words, retry = random_words(one, count), 0
-        # Words from the last multiple of the range on are drawn again.
+        # Words from the last multiple of the range on are rejected.
         limit = 2**64 - 2**64 % (high - low)
         while (wrong := np.flatnonzero(words > np.uint64(limit - 1))).size:
             retry += 1
@@ -169,12 +169,12 @@ def random_integers(state, shape, low, high, dtype):
 
 
 def words_of(state):
-    """The words of a state as a function of their count and of the retry."""
+    """A state's words as a function of their count and of the retry."""
     return lambda count, retry: random_words(state, count, retry)
 
 
 def drawn_with(state, parameters, shape, dtype, numbers):
-    """``numbers(draw, *parameters)`` for each state, in a shape that parameters broadcast to."""
+    """``numbers(draw, *parameters)`` for each state, in the shape that parameters broadcast to."""
     shape = (*state.shape[:-1], *(shape if isinstance(shape, tuple) else (shape,)))
     states = state.reshape(-1, 3)
     given = [np.broadcast_to(np.asarray(x, np.float64), shape) for x in parameters]

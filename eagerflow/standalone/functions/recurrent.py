@@ -6,23 +6,23 @@ from eagerflow.standalone.functions.elements import sigmoid
 
 
 def times_kernel(x, kernel):
-    """What the inputs of all steps bring to the gates."""
+    """The inputs' contribution to the gates at all steps."""
     return x @ (kernel if kernel.ndim == 2 else kernel[..., None, :, :])
 
 
 def start_of(x, recurrent_kernel, state):
-    """The state before the first step: zeros, where none is given."""
+    """The state before the first step: zeros if none is given."""
     shape = (*x.shape[:-2], recurrent_kernel.shape[-2])
     return np.zeros(shape, x.dtype) if state is None else state
 
 
 def chosen(mask, t, new, old):
-    """New values of examples that are not masked at a step."""
+    """New values for examples that are not masked at a step, old values for the rest."""
     return new if mask is None else np.where(mask[..., t, None], new, old)
 
 
 def by_step(found, reverse):
-    """What the steps gave, along an axis."""
+    """The results of the steps, stacked along an axis."""
     return np.stack(found[::-1] if reverse else found, axis=-2)
 
 
@@ -101,7 +101,7 @@ def gru(x, kernel, recurrent_kernel, bias=None, h=None, mask=None, reverse=False
 
 
 def steps_back(states, start, reverse):
-    """The steps from the last one to the first, with the state before each."""
+    """The steps from the last one to the first, each with the preceding state."""
     order = list(range(states.shape[-2]))[:: 1 if reverse else -1]
     for t, earlier in zip(order, [*order[1:], None]):
         if earlier is not None:
@@ -111,7 +111,7 @@ def steps_back(states, start, reverse):
 
 
 def in_order(found, order_reversed, shape, dtype):
-    """Gradients by the values of gates along an axis of steps, and their sums over it."""
+    """Gradients of gate values along an axis of steps, and their sums over it."""
     if not found:
         return np.zeros(shape, dtype), np.zeros((*shape[:-2], shape[-1]), dtype)
     by_gates = by_step(found, not order_reversed)
@@ -119,7 +119,7 @@ def in_order(found, order_reversed, shape, dtype):
 
 
 def simple_rnn_gradient(recurrent_kernel, h, g, mask=None, reverse=False):
-    """The gradient by what stands within the tanh, its sum, and that by the state before."""
+    """The gradient of the tanh's argument, its sum over time, and that of the first state."""
     carried = onward = np.zeros((*h.shape[:-2], h.shape[-1]), h.dtype)
     found = []
     for t, _ in steps_back(h, None, reverse):
@@ -142,7 +142,7 @@ def lstm_gradient(
     mask=None,
     reverse=False,
 ):
-    """The gradient by the gates of an LSTM, its sum, and those by the states before."""
+    """The gradient of an LSTM's gates, its sum over time, and those of the first states."""
     carried_h = carried_c = onward = np.zeros((*c.shape[:-2], c.shape[-1]), c.dtype)
     found = []
     for t, before in steps_back(c, c_start, reverse):
@@ -166,7 +166,7 @@ def lstm_gradient(
 def gru_gradient(
     recurrent_kernel, h, gates, g, g_gates=None, h_start=None, mask=None, reverse=False
 ):
-    """The gradient by the gates of a GRU, its sum, and that by the state before."""
+    """The gradient of a GRU's gates, its sum over time, and that of the first state."""
     carried = onward = np.zeros((*h.shape[:-2], h.shape[-1]), h.dtype)
     found = []
     for t, before in steps_back(h, h_start, reverse):

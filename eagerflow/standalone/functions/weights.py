@@ -6,7 +6,7 @@ import numpy as np
 
 
 def nested(arrays):
-    """Arrays by their names: what is called "dense/kernel" is found["dense"]["kernel"]."""
+    """Arrays in a nest by name: "dense/kernel" becomes found["dense"]["kernel"]."""
     found = {}
     for name, array in arrays.items():
         *folders, leaf = name.split("/")
@@ -18,13 +18,13 @@ def nested(arrays):
 
 
 def load_weights(path):
-    """Read weights: what is called "dense/kernel" in the file is weights["dense"]["kernel"]."""
+    """Read weights: "dense/kernel" in the file becomes weights["dense"]["kernel"]."""
     with np.load(path) as file:
         return nested(dict(file))
 
 
 def load_safetensors(path):
-    """Read weights: what is called "dense/kernel" in the file is weights["dense"]["kernel"]."""
+    """Read weights: "dense/kernel" in the file becomes weights["dense"]["kernel"]."""
     kinds = {"F": "f", "I": "i", "U": "u"}
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))

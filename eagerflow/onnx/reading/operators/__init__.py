@@ -1,4 +1,4 @@
-"""The functions of ONNX's operators, by kind; loading this package registers them all."""
+"""The functions of ONNX's operators, by kind; importing this package registers all of them."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""The activations of recurrent layers, which their attributes name."""
+"""The activations of recurrent layers, selected by attributes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eagerflow.onnx.reading.calls import Call
 
 
 class _Activation(NamedTuple):
-    """A function of x and, where it has them, alpha and beta with their defaults."""
+    """A function of x and optional parameters alpha and beta, with their defaults."""
 
     function: Callable[..., Any]
     alpha: float | None = None
@@ -35,7 +35,7 @@ _ACTIVATIONS = {
 def activation(
     call: Call, name: str, alphas: list[float], betas: list[float]
 ) -> Callable[[Any], Any]:
-    """The activation of this name, which takes its numbers off the two lists."""
+    """The activation of this name; removes its parameters from the two lists."""
     found = _ACTIVATIONS.get(name.lower())
     if found is None:
         call.refuse(f"there is no activation {name!r}")

@@ -13,7 +13,7 @@ from eagerflow.onnx.reading.element_types import dtype_of
 
 
 class _Operands(NamedTuple):
-    """Queries, keys and values as (batch, heads, length, width); ``past`` keys stand in front."""
+    """Queries, keys and values as (batch, heads, length, width), after the ``past`` ones."""
 
     q: Any
     k: Any
@@ -23,17 +23,17 @@ class _Operands(NamedTuple):
 
 
 class _Mask(NamedTuple):
-    """Which keys each query sees, and what is added to the scores; None where nothing is said."""
+    """The visible keys of each query, and the bias of the scores; None if there is none."""
 
     seen: Any
     added: Any
 
     def whole(self, dtype: Any) -> Any:
-        """The mask as ``ef.dot_product_attention`` takes it: bools where nothing is added."""
+        """The mask for ``ef.dot_product_attention``: bools if there is no bias."""
         return self.seen if self.added is None else self.bias(dtype)
 
     def bias(self, dtype: Any) -> Any:
-        """Both as one tensor to add, -inf where a query does not see a key."""
+        """Mask and bias as one bias, -inf for invisible keys."""
         if self.seen is None:
             return self.added
         zero = 0 if self.added is None else self.added
@@ -55,7 +55,7 @@ def _and(a: Any, b: Any) -> Any:
 
 
 def _mask(call: Call, given: Any, operands: _Operands, causal: int, left: int, right: int) -> _Mask:
-    """What the mask, the order of the queries and the keys that are filled say."""
+    """The visibility from the mask, causality and the number of valid keys."""
     lengths = operands.q.shape[2], operands.k.shape[2]
     seen = added = None
     if given is not None:
@@ -82,11 +82,11 @@ def _mask(call: Call, given: Any, operands: _Operands, causal: int, left: int, r
 
 
 def _scores(call: Call, operands: _Operands, mask: _Mask, scale: float, softcap: float) -> Any:
-    """The products of queries and keys: before anything, capped, and with the mask."""
+    """The scores at each stage: raw, capped, and masked."""
     q, k, _, _, _ = operands
     groups = q.shape[1] // k.shape[1]
     k = ops.repeat(k, groups, axis=1) if groups > 1 else k
-    # Rounded to the dtype, as ONNX's function has it.
+    # Rounded to the dtype, as in ONNX's definition.
     root = abs(scale) ** 0.5
     left, right = (as_tensor(t, dtype=q.dtype) for t in (root, root if scale >= 0 else -root))
     products = (q * left) @ ops.swapaxes(k * right, 2, 3)
@@ -104,14 +104,14 @@ def _explicit(
     precision: int | None,
     mode: int,
 ) -> Any:
-    """Attention step by step, with what ``mode`` wants to see of it."""
+    """Attention in separate steps, with the intermediate scores that ``mode`` selects."""
     q, _, v, _, _ = operands
     products, capped, biased, bias = _scores(call, operands, mask, scale, softcap)
     wide = biased if precision is None else ops.astype(biased, dtype_of(precision))
     if bias is None:
         weights = ops.softmax(wide)
     else:
-        # A query that sees no key has no weights.
+        # The weights of a query without visible keys are 0.
         blind = ops.max(bias, axis=-1, keepdims=True) == -np.inf
         weights = ops.where(blind, 0, ops.softmax(ops.where(blind, 0, wide)))
     weights = ops.astype(weights, q.dtype)
@@ -185,7 +185,7 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
 ) -> Any:
-    """Pairs of elements turned by angles that grow with the position."""
+    """Pairs of elements, rotated by angles that grow with the position."""
     heads = _heads(call, x, num_heads)
     if position_ids is not None:
         cos_cache, sin_cache = (ops.take(t, position_ids, axis=0) for t in (cos_cache, sin_cache))

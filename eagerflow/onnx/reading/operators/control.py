@@ -1,4 +1,4 @@
-"""If, Loop and Scan: unrolled where what they ask for is known, else ops that hold graphs."""
+"""If, Loop and Scan: unrolled if conditions and counts are known, otherwise ops with graphs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
 UNROLLED = 16
-"""Loops of no more iterations become their iterations."""
+"""Loops with at most so many iterations are unrolled."""
 MAX_UNROLLED = 1024
-"""So do those whose bodies cannot be graphs, as their shapes change, up to this."""
+"""So are those with bodies that cannot be graphs, as shapes change, up to this."""
 
 
 class _Dynamic(Exception):  # noqa: N818 - the loop is written in another way then
-    """Whether a loop goes on follows from what it computes."""
+    """The condition of a loop depends on its computations."""
 
 
 @operator("If", takes_sizes=True)
 def if_(call: Call, cond: Any) -> tuple[Any, ...]:
-    """One of two graphs."""
+    """One of two graphs, selected by a condition."""
     then, other = call.graph("then_branch"), call.graph("else_branch")
     if is_known(cond):
         return tuple((then if known(cond).reshape(()) else other)())
@@ -54,7 +54,7 @@ def if_(call: Call, cond: Any) -> tuple[Any, ...]:
 
 @operator("Loop", takes_sizes=True)
 def loop(call: Call, most: Any = None, cond: Any = None, *state: Any) -> tuple[Any, ...]:
-    """A graph again and again, as often as it is said and while it says so itself."""
+    """A loop with an iteration count and a condition."""
     body = call.graph("body")
     rows = body.output_count - 1 - len(state)
     if rows < 0:
@@ -77,7 +77,7 @@ def _flag(cond: Any) -> Any:
 
 
 def _count(most: Any) -> Any:
-    """How often at most: a size, None for no bound, or a Tensor where it is not known."""
+    """The largest number of iterations: a size, None for no bound, or a Tensor if unknown."""
     if most is None:
         return None
     if isinstance(most, SizeVector):
@@ -86,7 +86,7 @@ def _count(most: Any) -> Any:
 
 
 def _counted(body: Any, count: Any, state: list[Any], rows: int) -> tuple[Any, ...]:
-    """A loop of so many iterations, which ends before only where it is known when."""
+    """A loop with a known count, which can only end earlier at a known iteration."""
     few = count is None or (isinstance(count, int) and 0 < count <= UNROLLED)
     if few or (count and is_known([*state, *body.outer_values()]) and isinstance(count, int)):
         return _unrolled(body, count, state, rows)
@@ -113,7 +113,7 @@ def _numbers(count: Any) -> Any:
 def _scanned(
     step: Callable[..., Any], carry: Any, xs: Any, again: Callable[[], Any], body: Any
 ) -> tuple[Any, ...]:
-    """A scan; where its body cannot be one graph, ``again`` writes the iterations."""
+    """A scan; if its body cannot be a single graph, ``again`` unrolls the iterations."""
     leaves = [*(xs if isinstance(xs, list) else [xs]), *carry, *body.outer_values()]
     count = (xs[0] if isinstance(xs, list) else xs).shape[0]
     try:
@@ -134,7 +134,7 @@ def _scanned(
 
 
 def _unrolled(body: Any, count: int | None, state: list[Any], rows: int) -> tuple[Any, ...]:
-    """The iterations one after another, as long as it is known that there is one more."""
+    """The unrolled iterations, as long as the condition is known to hold."""
     found: list[list[Any]] = [[] for _ in range(rows)]
     number = 0
     while count is None or number < count:
@@ -151,7 +151,7 @@ def _unrolled(body: Any, count: int | None, state: list[Any], rows: int) -> tupl
 
 
 def _while(body: Any, count: Any, cond: Any, state: list[Any], rows: int) -> tuple[Any, ...]:
-    """A loop whose end is not known; it cannot give a row for each iteration."""
+    """A loop with an unknown end; it cannot return a row for each iteration."""
     around = body.outer_values()
     if rows or any(isinstance(x, list) or x is None for x in state):
         raise NotKnown(origins([count, cond, *state, *around]))
@@ -198,7 +198,7 @@ def scan(
     scan_output_directions: Any = None,
     directions: Any = None,
 ) -> tuple[Any, ...]:
-    """A graph over the slices of tensors, which carries a state."""
+    """A graph applied to slices of tensors, with a carried state."""
     body = call.graph("body")
     if call.version < 9:
         return _batches(call, body, given, num_scan_inputs, directions)
@@ -221,7 +221,7 @@ def scan(
 
 
 def _along(x: Tensor, axis: int, way: int) -> Any:
-    """The slices along an axis in the order in which they come."""
+    """The slices along an axis in the order of the scan."""
     rows = ops.moveaxis(x, normalize_axis(axis, x.ndim), 0)
     return ops.flip(rows, axis=0) if way else rows
 

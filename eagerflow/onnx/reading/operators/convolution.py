@@ -1,4 +1,4 @@
-"""Convolutions: ours take channels last, so tensors are transposed where they come and go."""
+"""Convolutions: ours are channels-last, so inputs and outputs are transposed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _filters(w: Any) -> Any:
 
 
 def _windows(call: Call, x: Any, w: Any, attributes: dict[str, Any]) -> Windows:
-    """The windows of a convolution, whose sizes the filters have too."""
+    """The windows of a convolution, with sizes from the filters."""
     given = attributes.pop("kernel_shape", None)
     sizes = spatial_sizes(call, x)
     if w.ndim != x.ndim:
@@ -45,7 +45,7 @@ def _windows(call: Call, x: Any, w: Any, attributes: dict[str, Any]) -> Windows:
 
 def convolve(call: Call, x: Any, w: Any, group: int = 1, **attributes: Any) -> Any:
     """The convolution of a channels-first tensor, channels last, before a bias is added."""
-    # Our own name of this padding holds for all sizes, also for those that are not known.
+    # Our own name of this padding holds for all sizes, including unknown ones.
     same = attributes.get("auto_pad") == "SAME_UPPER" and symbolic(x.shape[2:])
     if same:
         attributes["auto_pad"] = "VALID"
@@ -68,7 +68,7 @@ def conv(call: Call, x: Any, w: Any, bias: Any = None, **attributes: Any) -> Any
 
 
 class _Room(NamedTuple):
-    """Along each axis: how long the result is, what is cut off it, and what zeros are added."""
+    """For each axis: the size of the result, its cropping, and added zeros."""
 
     sizes: tuple[Any, ...]
     cut: Pairs
@@ -76,7 +76,7 @@ class _Room(NamedTuple):
 
 
 def _room(sizes: tuple[Any, ...], found: Windows, more: Any, wanted: Any, auto_pad: str) -> _Room:
-    """Where a transposed convolution goes; ``wanted`` sizes take the place of the padding."""
+    """The placement of a transposed convolution; ``wanted`` sizes replace the padding."""
     columns = []
     for axis, n in enumerate(sizes):
         whole = found.strides[axis] * (n - 1) + found.reach[axis]
@@ -165,7 +165,7 @@ def qlinear_conv(
     bias: Any = None,
     **attributes: Any,
 ) -> Any:
-    """A convolution of quantized tensors, quantized again."""
+    """A convolution of quantized tensors, with a quantized result."""
     y = _integer_convolution(call, x, w, x_zero, w_zero, attributes)
     if bias is not None:
         y = y + ops.astype(bias, "float64")
@@ -188,7 +188,7 @@ def deform_conv(
     offset_group: int = 1,
     **attributes: Any,
 ) -> Any:
-    """A convolution whose windows' elements lie where ``offset`` moves them."""
+    """A deformable convolution: ``offset`` shifts the positions of the windows' elements."""
     found = _windows(call, x, w, attributes)
     rank, taps = len(found.kernel), prod(found.kernel)
     channels, filters = x.shape[1], w.shape[0]
@@ -211,7 +211,7 @@ def deform_conv(
 
 
 def _grids(found: Windows, out: tuple[int, ...]) -> list[Any]:
-    """Where windows' elements lie along each axis, of shape (window, *positions)."""
+    """The positions of windows' elements along each axis, of shape (window, *positions)."""
     taps = np.array(list(found.taps()))
     grids = []
     for axis, count in enumerate(out):

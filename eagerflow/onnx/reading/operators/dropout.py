@@ -17,7 +17,7 @@ def dropout(
     *,
     seed: int | None = None,
 ) -> Any:
-    """The tensor as it is, or in training mode with zeros in random places; and where it stays."""
+    """The tensor, or in training mode with randomly zeroed elements; and the mask."""
     trains = training_mode is not None and bool(known_number(training_mode))
     rate = 0.5 if ratio is None else known_number(ratio)
     if not trains or rate == 0:

@@ -1,4 +1,4 @@
-"""Operators element by element: functions, arithmetic, comparisons, logic and activations."""
+"""Elementwise operators: functions, arithmetic, comparisons, logic and activations."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ for _name, _op in _SAME.items():
 
 @operator("Identity", takes_sizes=True)
 def identity(call: Call, x: Any) -> Any:
-    """The value itself, of whatever kind."""
+    """The value itself, of any kind."""
     return x
 
 
 @operator("IsInf")
 def is_inf(call: Call, x: Any, detect_negative: int = 1, detect_positive: int = 1) -> Any:
-    """Where a number is infinite, on the sides that are asked for."""
+    """Whether elements are infinite, of the selected signs."""
     found = ops.isinf(x)
     if not detect_negative:
         found = ops.logical_and(found, x > 0)
@@ -117,7 +117,7 @@ def prelu(call: Call, x: Any, slope: Any) -> Any:
 
 @operator("HardSigmoid")
 def hard_sigmoid(call: Call, x: Any, alpha: float = 0.2, beta: float = 0.5) -> Any:
-    """Alpha * x + beta, kept between 0 and 1."""
+    """Alpha * x + beta, clipped to [0, 1]."""
     return ops.clip(x * alpha + beta, 0, 1)
 
 
@@ -135,7 +135,7 @@ def thresholded_relu(call: Call, x: Any, alpha: float = 1.0) -> Any:
 
 @operator("Shrink")
 def shrink(call: Call, x: Any, bias: float = 0.0, lambd: float = 0.5) -> Any:
-    """X brought nearer to 0 by bias outside of -lambd ... lambd, and 0 within."""
+    """X shrunk towards 0 by bias outside of -lambd ... lambd, and 0 within."""
     outside = ops.where(x < -lambd, x + bias, ops.zeros_like(x))
     return converted(ops.where(x > lambd, x - bias, outside), x.dtype)
 
@@ -179,7 +179,7 @@ def multiply(call: Call, a: Any, b: Any) -> Any:
 @operator("Div", takes_sizes=True)
 @with_sizes(lambda a, b: a // b)
 def divide(call: Call, a: Any, b: Any) -> Any:
-    """A / b; integers towards zero."""
+    """A / b; integer division truncates."""
     if a.dtype not in INTEGERS:
         return ops.divide(a, b)
     down = ops.floor_divide(a, b)
@@ -213,14 +213,14 @@ def power(call: Call, x: Any, y: Any) -> Any:
 @operator("Max", takes_sizes=True)
 @with_sizes(lambda *xs: reduce(np.maximum, xs))
 def maximum(call: Call, *xs: Any) -> Any:
-    """The largest of several tensors, element by element."""
+    """The elementwise maximum of several tensors."""
     return reduce(ops.maximum, xs)
 
 
 @operator("Min", takes_sizes=True)
 @with_sizes(lambda *xs: reduce(np.minimum, xs))
 def minimum(call: Call, *xs: Any) -> Any:
-    """The smallest of several tensors, element by element."""
+    """The elementwise minimum of several tensors."""
     return reduce(ops.minimum, xs)
 
 
@@ -238,7 +238,7 @@ def mean(call: Call, *xs: Any) -> Any:
 
 @operator("Clip")
 def clip(call: Call, x: Any, min: Any = None, max: Any = None) -> Any:
-    """X kept between two numbers; the upper one wins where they cross."""
+    """X clipped to two bounds; the upper one wins if they cross."""
     if min is not None:
         x = ops.maximum(x, _like(min, x))
     if max is not None:
@@ -250,7 +250,7 @@ def _like(bound: Any, x: Tensor) -> Any:
     """A bound from an attribute or an input, as a tensor of the dtype of x."""
     if isinstance(bound, Tensor):
         return bound.reshape(()) if bound.ndim else bound
-    with np.errstate(over="ignore"):  # the default is beyond the range of short floats
+    with np.errstate(over="ignore"):  # the default exceeds the range of short floats
         return as_tensor(np.float64(bound).astype(x.dtype))
 
 
@@ -258,7 +258,7 @@ def _like(bound: Any, x: Tensor) -> Any:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Whether two sizes are equal; CaptureError where that is not certain."""
+    """Whether two sizes are equal; CaptureError if that is undecidable."""
     difference = a - b
     if isinstance(difference, int):
         return difference == 0
@@ -334,7 +334,7 @@ for _name, _op in _PAIRS.items():
 
 @operator("BitShift")
 def bit_shift(call: Call, x: Any, y: Any, direction: str) -> Any:
-    """The bits of x moved by y places."""
+    """The bits of x shifted by y."""
     if direction not in ("LEFT", "RIGHT"):
         call.refuse(f"the direction {direction!r}")
     shift = ops.bitwise_left_shift if direction == "LEFT" else ops.bitwise_right_shift

@@ -1,4 +1,4 @@
-"""Operators that pick elements by their places, and put them there."""
+"""Operators that gather and scatter elements by indices."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _gathered_sizes(data: Any, indices: Any, axis: int = 0) -> Any:
 @operator("Gather", takes_sizes=True)
 @with_sizes(_gathered_sizes)
 def gather(call: Call, data: Any, indices: Any, axis: int = 0) -> Any:
-    """Slices of a tensor along an axis, by their numbers."""
+    """Slices of a tensor along an axis, by index."""
     return ops.take(data, indices, axis=axis)
 
 
 @operator("GatherElements")
 def gather_elements(call: Call, data: Any, indices: Any, axis: int = 0) -> Any:
-    """One element for each index along an axis, with the other axes in step."""
+    """One element for each index along an axis, with matching indices on the other axes."""
     axis = normalize_axis(axis, data.ndim)
     part = tuple(
         slice(None) if i == axis or size == own else slice(0, size)
@@ -35,7 +35,7 @@ def gather_elements(call: Call, data: Any, indices: Any, axis: int = 0) -> Any:
 
 
 def grid(shape: tuple[Any, ...], count: int) -> list[Any]:
-    """The places along the first axes of a shape, so that each broadcasts along the others."""
+    """The indices along the first axes of a shape, broadcastable against each other."""
     found = []
     for axis in range(count):
         sizes = [1] * len(shape)
@@ -46,7 +46,7 @@ def grid(shape: tuple[Any, ...], count: int) -> list[Any]:
 
 @operator("GatherND")
 def gather_nd(call: Call, data: Any, indices: Any, batch_dims: int = 0) -> Any:
-    """Slices of a tensor at the places that the rows of indices say."""
+    """Slices of a tensor at positions given by rows of indices."""
     if not batch_dims:
         return ops.gather_nd(data, indices)
     if batch_dims >= min(data.ndim, indices.ndim) or batch_dims < 0:
@@ -71,7 +71,7 @@ def _updated(call: Call, data: Any, index: tuple[Any, ...], updates: Any, reduct
 def scatter_elements(
     call: Call, data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "none"
 ) -> Any:
-    """Elements put at places along an axis, with the other axes in step."""
+    """Elements scattered to positions along an axis, with matching indices on the other axes."""
     axis = normalize_axis(axis, data.ndim)
     index = grid(indices.shape, indices.ndim)
     index[axis] = indices
@@ -80,7 +80,7 @@ def scatter_elements(
 
 @operator("ScatterND")
 def scatter_nd(call: Call, data: Any, indices: Any, updates: Any, reduction: str = "none") -> Any:
-    """Slices put at the places that the rows of indices say."""
+    """Slices scattered to positions given by rows of indices."""
     index = tuple(indices[..., i] for i in range(indices.shape[-1]))
     return _updated(call, data, index, updates, reduction)
 
@@ -94,7 +94,7 @@ def tensor_scatter(
     axis: int = -2,
     mode: str = "linear",
 ) -> Any:
-    """Slices written into a cache from a place on, which each example of a batch has of its own."""
+    """Slices written into a cache from a position on, separate for each example of a batch."""
     axis = normalize_axis(axis, past_cache.ndim)
     batch, length = update.shape[0], update.shape[axis]
     starts = ops.zeros((batch,), dtype="int64") if write_indices is None else write_indices
@@ -109,7 +109,7 @@ def tensor_scatter(
 
 @operator("OneHot")
 def one_hot(call: Call, indices: Any, depth: Any, values: Any, axis: int = -1) -> Any:
-    """A new axis with one value at the place of an index, and another elsewhere."""
+    """A new axis with one value at the index, and another elsewhere."""
     count = int(known_number(depth))
     axis = normalize_axis(axis, indices.ndim + 1)
     places = [1] * (indices.ndim + 1)
@@ -122,14 +122,14 @@ def one_hot(call: Call, indices: Any, depth: Any, values: Any, axis: int = -1) -
 
 @operator("Compress")
 def compress(call: Call, x: Any, condition: Any, axis: int | None = None) -> Any:
-    """The slices for which a condition holds."""
+    """The slices for which a condition is true."""
     places = np.flatnonzero(known(condition))
     return ops.take(x if axis is not None else ops.reshape(x, (-1,)), places, axis=axis or 0)
 
 
 @operator("NonZero")
 def non_zero(call: Call, x: Any) -> Any:
-    """The places of all elements that are not 0, a column for each."""
+    """The positions of all nonzero elements, one per column."""
     values = known(x)
     found = np.nonzero(np.atleast_1d(values))
     return np.stack(found).astype("int64")[: values.ndim]
@@ -139,7 +139,7 @@ def non_zero(call: Call, x: Any) -> Any:
 def reverse_sequence(
     call: Call, x: Any, sequence_lens: Any, batch_axis: int = 1, time_axis: int = 0
 ) -> Any:
-    """The first steps of each example in reverse order."""
+    """Each example with its first steps reversed."""
     axes = (batch_axis, time_axis)
     rows = ops.moveaxis(x, axes, (0, 1))
     steps = ops.arange(rows.shape[1], dtype="int64")

@@ -1,4 +1,4 @@
-"""Images sampled at the places of a grid."""
+"""Images sampled at the positions of a grid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAMPLERS = {
 
 
 def _inside(place: Any, size: int, outside: str, corners: bool) -> Any:
-    """Places beside the image brought to its border, or mirrored there."""
+    """Positions outside the image clipped to its border, or reflected."""
     if outside == "border":
         return ops.clip(place, 0, size - 1)
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
@@ -46,9 +46,9 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Any:
-    """Images at the places of ``grid`` (batch, *new sizes, axes).
+    """Images sampled at the positions of ``grid`` (batch, *new sizes, axes).
 
-    They go from -1 to 1 over the image, the last axis first.
+    Positions range from -1 to 1 over the image, with the last axis first.
     """
     if mode not in _SAMPLERS or padding_mode not in ("zeros", "border", "reflection"):
         call.refuse(f"there is no mode {mode!r}, or no padding_mode {padding_mode!r}")
@@ -63,7 +63,7 @@ def grid_sample(
         place = (place + 1) / 2 * (size - 1) if corners else ((place + 1) * size - 1) / 2
         if mode == "nearest":
             place = ops.round(place)
-        # A cubic sum looks beyond the border at pixels, each of which is found on its own.
+        # Cubic interpolation also reads pixels beyond the border, each padded on its own.
         if padding_mode != "zeros" and "cubic" not in mode:
             place = _inside(place, size, padding_mode, corners)
         places.append(place)
@@ -73,7 +73,7 @@ def grid_sample(
 
 @operator("AffineGrid")
 def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
-    """The places, for ``GridSample``, of the pixels of images that matrices ``theta`` move."""
+    """The grid for ``GridSample`` of an affine transformation by matrices ``theta``."""
     shape = known_list(size)
     spatial = shape[2:]
     if len(spatial) not in (2, 3) or theta.shape[1:] != (len(spatial), len(spatial) + 1):

@@ -1,6 +1,6 @@
-"""Resizing: along one axis after another, each new element a weighted sum of old ones.
+"""Resizing, axis by axis: each new element is a weighted sum of old ones.
 
-Sizes and scales are known, so the places and weights are arrays.
+Sizes and scales are known, so the positions and weights are constant arrays.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from eagerflow.onnx.reading.calls import Call, known, known_list, operator
 from eagerflow.onnx.reading.operators.limits import check_elements
 
 _FEW = 8
-"""Up to so many elements are gathered and added; more are a product with a matrix."""
+"""Up to so many elements are gathered and added; more are a matrix product."""
 
 
 class _Axis(NamedTuple):
-    """How an axis of ``size`` elements becomes one of ``made``, by the factor ``scale``."""
+    """The change of an axis of ``size`` elements to ``made``, by the factor ``scale``."""
 
     size: int
     made: int
@@ -106,11 +106,11 @@ def _cubic(x: Any, a: float) -> Any:
 
 
 def _taps(a: _Axis, mode: _Mode, x: Any) -> tuple[Any, Any]:
-    """The places (elements, taps) that new elements at ``x`` are made of, and their weights."""
+    """The source positions (elements, taps) of new elements at ``x``, and their weights."""
     shrink = min(a.scale, 1.0) if mode.antialias else 1.0
     first = int(np.floor((-1 if mode.mode == "linear" else -2) / shrink)) + 1
     offsets = np.arange(first, 2 - first)
-    # The element before, or at the left of one that is hit exactly.
+    # The previous element, or the left neighbor of an exact hit.
     base = np.ceil(x) - 1
     distance = (offsets - (x - base)[:, None]) * shrink
     weights = _triangle(distance) if mode.mode == "linear" else _cubic(distance, mode.cubic)
@@ -138,7 +138,7 @@ def _along(x: Any, number: int, a: _Axis, mode: _Mode) -> Any:
 
 
 def _weighted(x: Any, number: int, places: Any, weights: Any) -> Any:
-    """Sums of elements at ``places`` (new elements, taps) along an axis, times ``weights``."""
+    """Sums of elements at ``places`` (new elements, taps) along an axis, weighted."""
     if places.shape[1] > _FEW:
         matrix = np.zeros((len(places), x.shape[number]))
         np.add.at(matrix, (np.arange(len(places))[:, None], places), weights)
@@ -157,7 +157,7 @@ def _weighted(x: Any, number: int, places: Any, weights: Any) -> Any:
 
 
 def _made(size: DimLike, scale: float) -> Any:
-    """The size of an axis times a factor, rounded down as in float32."""
+    """The scaled size of an axis, rounded down as in float32."""
     if isinstance(size, int):
         return int(np.floor(np.float32(size) * np.float32(scale)))
     return size * int(scale) if float(scale).is_integer() else None
@@ -166,7 +166,7 @@ def _made(size: DimLike, scale: float) -> Any:
 def _axes(
     call: Call, x: Any, axes: list[int], scales: Any, sizes: Any, policy: str, roi: Any
 ) -> dict[int, _Axis]:
-    """How each axis changes that does."""
+    """The changes of all axes whose sizes change."""
     count = len(axes)
     for what, given in (("scales", scales), ("sizes", sizes), ("roi", roi)):
         if given is not None and len(given) != (2 * count if what == "roi" else count):
@@ -193,7 +193,7 @@ def _axes(
 
 
 def _resized(call: Call, x: Any, changes: dict[int, _Axis], mode: _Mode) -> Any:
-    """The tensor with these axes resized; integers are rounded and limited to what they hold."""
+    """The tensor with these axes resized; integers are rounded and clipped to their range."""
     if any(a.made < 0 or a.scale <= 0 or not a.size for a in changes.values()):
         call.refuse("an axis without elements, or a scale that is not above 0")
     if mode.mode == "nearest":
@@ -201,7 +201,7 @@ def _resized(call: Call, x: Any, changes: dict[int, _Axis], mode: _Mode) -> Any:
     else:
         y = x if x.dtype.name == "float64" else ops.astype(x, "float32")
     for number, a in changes.items():
-        # In front of a product with a matrix stands an array as large.
+        # A matrix product needs an array of this size.
         check_elements(call, a.made, min(a.size, int(4 / min(a.scale, 1)) + 2))
         y = _along(y, number, a, mode)
     if x.dtype.kind in "iu" and y.dtype != x.dtype:
@@ -225,7 +225,7 @@ def resize(
     keep_aspect_ratio_policy: str = "stretch",
     nearest_mode: str = "round_prefer_floor",
 ) -> Any:
-    """A tensor of other sizes, by scales or to sizes; version 10 has scales alone."""
+    """A resized tensor, by scales or sizes; version 10 has only scales."""
     if call.version < 11:
         return _upsampled(call, x, inputs[0], mode)
     roi, scales, sizes = [_values(x) for x in (*inputs, None, None, None)[:3]]
@@ -255,18 +255,18 @@ def resize(
 
 
 def _values(t: Any) -> Any:
-    """The numbers of an input that may be empty, which means that it is left out."""
+    """The numbers of an input; None if it is omitted or empty."""
     return None if t is None or 0 in t.shape else known_list(t)
 
 
 @operator("Upsample")
 def upsample(call: Call, x: Any, scales: Any = None, *, mode: str = "nearest") -> Any:
-    """A larger tensor; ``scales`` were an attribute before version 9."""
+    """An upsampled tensor; ``scales`` was an attribute before version 9."""
     return _upsampled(call, x, scales, mode)
 
 
 def _upsampled(call: Call, x: Any, scales: Any, mode: str) -> Any:
-    """As Resize had it first: an element i lies at i / scale."""
+    """The original rule of Resize: element i is at i / scale."""
     if mode not in ("nearest", "linear"):
         call.refuse(f"there is no mode {mode!r}")
     factors = [float(f) for f in np.atleast_1d(known(scales))]

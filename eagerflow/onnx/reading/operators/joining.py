@@ -1,4 +1,4 @@
-"""Operators that join tensors and cut them up."""
+"""Operators that concatenate and split tensors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
 MAX_PARTS = 2**16
-"""Of a sequence, each of which is a node of the graph."""
+"""The limit of a sequence, as each element is a node of the graph."""
 
 
 @operator("Concat", takes_sizes=True)
 @with_sizes(lambda *xs, axis: np.concatenate(xs, axis))
 def concat(call: Call, *xs: Any, axis: int) -> Any:
-    """The tensors one after another along an axis."""
+    """The tensors concatenated along an axis."""
     return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]
 
 
 def cut(call: Call, x: Tensor, parts: list[int], axis: int) -> tuple[Tensor, ...]:
-    """A tensor cut into parts of these sizes."""
+    """A tensor split into parts of these sizes."""
     if sum(parts) != x.shape[axis] or min(parts, default=0) < 0:
         call.refuse(f"parts of {parts} for an axis of {x.shape[axis]}")
     if len(parts) == 1:
@@ -37,7 +37,7 @@ def cut(call: Call, x: Tensor, parts: list[int], axis: int) -> tuple[Tensor, ...
 def split(
     call: Call, x: Any, split: Any = None, axis: int = 0, num_outputs: int | None = None
 ) -> tuple[Tensor, ...]:
-    """Parts of the sizes that are given, or as many equal ones as there are outputs."""
+    """Parts of given sizes, or equal parts, one for each output."""
     axis = normalize_axis(axis, x.ndim)
     parts = known_list(split)
     if parts is None:
@@ -76,7 +76,7 @@ def split_to_sequence(
 
 @operator("ConcatFromSequence")
 def concat_from_sequence(call: Call, xs: list[Any], axis: int, new_axis: int = 0) -> Any:
-    """The tensors of a sequence along an axis of theirs, or along a new one."""
+    """The tensors of a sequence, concatenated along an axis or stacked along a new one."""
     if not xs:
         call.refuse("a sequence without tensors")
     if new_axis:

@@ -1,4 +1,4 @@
-"""Scalers, encoders and linear models of ``ai.onnx.ml``: what pipelines of scikit-learn become."""
+"""Scalers, encoders and linear models of ``ai.onnx.ml``, used by scikit-learn's converters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PAIRS = 1 << 16  # keys of an encoder, each of which is compared with each i
 
 @operator("Scaler", domain=LEARNING)
 def scaler(call: Call, x: Any, offset: Any = (0.0,), scale: Any = (1.0,)) -> Any:
-    """Features with an offset taken off, times a scale."""
+    """Features minus an offset, times a scale."""
     x = features_of(call, x)
     offset, scale = [np.asarray(values, x.dtype) for values in (offset, scale)]
     if any(len(values) not in (1, x.shape[1]) for values in (offset, scale)):
@@ -27,7 +27,7 @@ def scaler(call: Call, x: Any, offset: Any = (0.0,), scale: Any = (1.0,)) -> Any
 
 @operator("Normalizer", domain=LEARNING)
 def normalizer(call: Call, x: Any, norm: str) -> Any:
-    """Each example over its norm: L1, L2, or the largest magnitude."""
+    """Each example divided by its norm: L1, L2, or the largest magnitude."""
     x = features_of(call, x)
     if norm == "L2":
         size = ops.sqrt(ops.sum(x * x, axis=1, keepdims=True))
@@ -53,7 +53,7 @@ def imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Any:
-    """Features with a value of their own in place of one that stands for what is missing."""
+    """Features with imputed values in place of missing ones."""
     whole = x.dtype.kind in "iu"
     values = np.asarray(imputed_value_int64s if whole else imputed_value_floats, x.dtype)
     missing = replaced_value_int64 if whole else replaced_value_float
@@ -65,14 +65,14 @@ def imputer(
 
 @operator("ArrayFeatureExtractor", domain=LEARNING)
 def array_feature_extractor(call: Call, x: Any, places: Any) -> Any:
-    """The features at these places of the last axis; those of a vector become a row."""
+    """The features at these positions of the last axis; those of a vector become a row."""
     found = ops.take(x, ops.reshape(places, (-1,)), axis=-1)
     return found[None] if x.ndim == 1 else found
 
 
 @operator("FeatureVectorizer", domain=LEARNING)
 def feature_vectorizer(call: Call, *xs: Any, inputdimensions: Any = ()) -> Any:
-    """All features of several tensors in a row."""
+    """The features of several tensors, concatenated."""
     return ops.concat([features_of(call, x) for x in xs], axis=1)
 
 
@@ -80,7 +80,7 @@ def feature_vectorizer(call: Call, *xs: Any, inputdimensions: Any = ()) -> Any:
 def one_hot_encoder(
     call: Call, x: Any, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1
 ) -> Any:
-    """Zeros, and 1 at the place of the category that a number is."""
+    """One-hot encoding of categories."""
     if cats_strings or not cats_int64s:
         call.refuse("categories that are texts")
     if not zeros:
@@ -92,7 +92,7 @@ def one_hot_encoder(
 
 @operator("LabelEncoder", domain=LEARNING)
 def label_encoder(call: Call, x: Any, **attributes: Any) -> Any:
-    """The value of the key that a number is, or a default; NaN is a key too."""
+    """The value for a key, or a default; NaN is a possible key."""
     keys, values = [
         _first(call, attributes, (f"{name}_{kind}" for kind in ("tensor", "int64s", "floats")))
         for name in ("keys", "values")
@@ -112,7 +112,7 @@ def label_encoder(call: Call, x: Any, **attributes: Any) -> Any:
 
 
 def _first(call: Call, attributes: dict[str, Any], names: Any) -> Any:
-    """The first of these attributes that the node has, as an array."""
+    """The first of these attributes that is present, as an array."""
     for name in names:
         if attributes.get(name) is not None:
             found = known(attributes[name])
@@ -126,7 +126,7 @@ def _one(value: Any, dtype: Any) -> Any:
 
 @operator("ZipMap", domain=LEARNING)
 def zip_map(call: Call, x: Any, **attributes: Any) -> Any:
-    """Refused: a dictionary for each example is no tensor."""
+    """Refused: a dictionary for each example is not a tensor."""
     call.refuse('a dictionary for each example; convert with options={"zipmap": False}')
 
 
@@ -170,7 +170,7 @@ def linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> Any:
-    """The label of the class with the highest score, and the scores, which are linear."""
+    """The label of the class with the highest score, and the scores of a linear model."""
     x = features_of(call, x)
     rows = len(coefficients) // max(x.shape[1], 1)
     scores = _linear(call, x, coefficients, intercepts, rows)

@@ -26,7 +26,7 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Any:
-    """Alpha * a @ b + beta * c, with a and b transposed where it is asked for."""
+    """Alpha * a @ b + beta * c, with a and b optionally transposed."""
     if a.ndim != 2 or b.ndim != 2:
         call.refuse("operands that are not matrices")
     y = ops.matmul(
@@ -45,7 +45,7 @@ def _scaled(x: Any, factor: float) -> Any:
 
 @operator("Einsum")
 def einsum(call: Call, *xs: Any, equation: str) -> Any:
-    """Sums of products along the axes that an equation names."""
+    """Sums of products along axes, given by an equation."""
     return converted(ops.einsum(equation.replace(" ", ""), *xs), xs[0].dtype)
 
 

@@ -9,7 +9,7 @@ from eagerflow.onnx.reading.calls import Call, operator
 
 
 def _reduced(call: Call, loss: Any, weight: Any, reduction: str) -> Any:
-    """The losses times their weights: each, their sum, or their weighted mean."""
+    """The weighted losses: each, their sum, or their weighted mean."""
     if weight is not None:
         loss = loss * weight
     if reduction == "none":
@@ -34,7 +34,7 @@ def _likelihood_loss(
     each = None if weight is None else ops.take(weight, target, axis=0)
     if ignored is not None:
         each = ops.where(ignored, 0, 1 if each is None else each)
-        # Where nothing counts there may be infinities.
+        # Ignored elements may be infinite.
         loss, each = ops.where(ignored, 0, loss), ops.astype(each, logs.dtype)
     return _reduced(call, loss, each, reduction)
 

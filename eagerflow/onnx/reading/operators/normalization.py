@@ -27,9 +27,9 @@ def batch_normalization(
     training_mode: int = 0,
     spatial: int = 1,
 ) -> Any:
-    """Each channel with given statistics, or in training with those of the batch.
+    """Batch normalization, with given statistics or, in training, those of the batch.
 
-    Before version 14 a node that has further outputs trains.
+    Before version 14, a node with additional outputs is in training mode.
     """
     if not spatial:
         call.refuse("statistics for each place (spatial=0)")
@@ -53,7 +53,7 @@ def batch_normalization(
 def instance_normalization(
     call: Call, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5
 ) -> Any:
-    """Each channel of each example."""
+    """Instance normalization."""
     return ops.group_norm(x, x.shape[1], scale, bias, axis=1, epsilon=epsilon)
 
 
@@ -68,7 +68,7 @@ def group_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Any:
-    """Groups of channels of each example; before version 21 a group has one scale and bias."""
+    """Group normalization; before version 21 with one scale and bias for each group."""
     if call.version < 21:
         each = x.shape[1] // num_groups
         scale, bias = (ops.repeat(t, each, axis=0) for t in (scale, bias))
@@ -78,7 +78,7 @@ def group_normalization(
 
 
 def _stashed(x: Any, stash_type: int) -> Any:
-    """``x`` in the dtype to compute in; kernels compute narrow floats in float32 anyhow."""
+    """``x`` in the dtype of computations; kernels compute narrow floats in float32 anyway."""
     dtype = promote(x.dtype, dtype_of(stash_type))
     return x if x.dtype in NARROW and dtype.name == "float32" else ops.astype(x, dtype)
 
@@ -100,7 +100,7 @@ def layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Any:
-    """Each example over the axes from ``axis`` on; also the mean and 1 / deviation."""
+    """Layer normalization over the axes from ``axis`` on; also the mean and 1 / deviation."""
     axes = _behind(call, x, axis)
     wide = _stashed(x, stash_type)
     fits = scale.shape == x.shape[axes[0] :] and (bias is None or bias.shape == scale.shape)
@@ -137,7 +137,7 @@ def rms_normalization(
 
 @operator("MeanVarianceNormalization")
 def mean_variance_normalization(call: Call, x: Any, *, axes: Any = (0, 2, 3)) -> Any:
-    """Mean 0 and deviation 1 over axes."""
+    """Normalization to mean 0 and deviation 1 over axes."""
     axes = tuple(axes)
     rest = x - ops.mean(x, axis=axes, keepdims=True)
     return rest / (ops.sqrt(ops.mean(ops.square(rest), axis=axes, keepdims=True)) + 1e-9)
@@ -148,7 +148,7 @@ def mean_variance_normalization(call: Call, x: Any, *, axes: Any = (0, 2, 3)) ->
 
 @operator("LpNormalization")
 def lp_normalization(call: Call, x: Any, *, axis: int = -1, p: int = 2) -> Any:
-    """Vectors along an axis divided by their 1-norm or 2-norm; zeros stay."""
+    """Vectors along an axis divided by their 1-norm or 2-norm; zeros stay zeros."""
     if p not in (1, 2):
         call.refuse(f"the {p}-norm")
     norm = ops.vector_norm(x, axis=axis, keepdims=True, ord=p)
@@ -159,11 +159,11 @@ def lp_normalization(call: Call, x: Any, *, axis: int = -1, p: int = 2) -> Any:
 def local_response_normalization(
     call: Call, x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Any:
-    """Each element divided by a power of the mean square of the channels around it."""
+    """Each element divided by a power of the mean square of neighboring channels."""
     if not isinstance(x.shape[1], int):
         call.refuse("an unknown number of channels")
     before = (size - 1) // 2
-    # A window that reaches beyond all channels has no more of them.
+    # A window that is wider than all channels covers all of them.
     sides = min(before, x.shape[1]), min(size - 1 - before, x.shape[1])
     check_steps(call, sum(sides))
     around = [(0, 0)] * x.ndim

@@ -1,6 +1,6 @@
-"""Pooling: our ops where they do it, and elsewhere the windows' elements one place after another.
+"""Pooling: by our ops if possible, otherwise by iterating over the windows' elements.
 
-Channels stand first in ONNX; what our pooling takes is transposed where it comes and goes.
+ONNX is channels-first; inputs and outputs of our pooling ops are transposed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from eagerflow.onnx.reading.operators.windows import (
 
 
 class Pooling(NamedTuple):
-    """Windows over axes of some sizes, how many there are, and the padding of ``ceil_mode``."""
+    """Windows over axes of given sizes, their number, and the padding for ``ceil_mode``."""
 
     windows: Windows
     sizes: tuple[Any, ...]
@@ -40,29 +40,29 @@ class Pooling(NamedTuple):
 
     @property
     def pads(self) -> tuple[tuple[Any, Any], ...]:
-        """The padding with what the last windows need behind it."""
+        """The padding, extended for the last windows."""
         pads = zip(self.windows.pads, self.extra, strict=True)
         return tuple((before, behind + more) for (before, behind), more in pads)
 
     @property
     def padding(self) -> str | Pairs:
-        """The padding as our ops take it."""
+        """The padding in the form of our ops."""
         return padding_of(self.sizes, self.windows._replace(pads=self.pads))
 
     @property
     def fits_ours(self) -> bool:
-        """Whether ``ef.max_pool`` and ``ef.avg_pool`` have such windows."""
+        """Whether ``ef.max_pool`` and ``ef.avg_pool`` support such windows."""
         w = self.windows
         beside = any(max(pad) >= k for pad, k in zip(self.pads, w.kernel, strict=True))
         return all(d == 1 for d in w.dilations) and not beside
 
     def padded(self, x: Any, value: Any) -> Any:
-        """A channels-first tensor with the padding around it."""
+        """A padded channels-first tensor."""
         return ops.pad(x, ((0, 0), (0, 0), *self.pads), constant_values=value)
 
 
 def pooling(call: Call, x: Any, kernel: Any, ceil_mode: int, attributes: dict[str, Any]) -> Pooling:
-    """What attributes say about the pooling of a channels-first tensor."""
+    """The pooling of a channels-first tensor, from attributes."""
     sizes = spatial_sizes(call, x)
     windows = windows_of(call, sizes, kernel, **attributes)
     if not ceil_mode:
@@ -75,7 +75,7 @@ def pooling(call: Call, x: Any, kernel: Any, ceil_mode: int, attributes: dict[st
     ):
         whole = n + sum(pad)
         count = -(-(whole - reach) // step) + 1
-        # No window starts behind the tensor and what stands before it.
+        # No window starts beyond the tensor and its leading padding.
         count -= (count - 1) * step >= n + pad[0]
         out.append(count)
         extra.append(max((count - 1) * step + reach - whole, 0))
@@ -99,7 +99,7 @@ def max_pool(
     storage_order: int = 0,
     **attributes: Any,
 ) -> Any:
-    """The largest element of each window, and where it stands in the whole tensor."""
+    """The largest element of each window, and its index in the whole tensor."""
     found = pooling(call, x, kernel_shape, ceil_mode, attributes)
     windows = found.windows
     if not call.wants(1) and found.fits_ours and x.dtype in FLOATS:
@@ -116,7 +116,7 @@ def max_pool(
 
 
 def _indices(call: Call, x: Any, found: Pooling, best: Any, column_major: int) -> Any:
-    """The numbers, among all elements of x, of those at the places ``best`` of their windows."""
+    """The flat indices in x of the elements at ``best`` in their windows."""
     sizes, windows = x.shape[2:], found.windows
     if symbolic(x.shape):
         call.refuse("indices into a tensor of unknown size")
@@ -150,7 +150,7 @@ def max_unpool(
     strides: Any = None,
     pads: Any = None,
 ) -> Any:
-    """The elements back at the places that ``MaxPool`` found them at, and zeros elsewhere."""
+    """The elements scattered to the indices from ``MaxPool``, with zeros elsewhere."""
     if symbolic(x.shape):
         call.refuse("indices into a tensor of unknown size")
     sizes = spatial_sizes(call, x)
@@ -170,12 +170,12 @@ def max_unpool(
 
 
 def _sums(call: Call, x: Any, found: Pooling) -> Any:
-    """The sum over each window, zeros being what stands around the tensor."""
+    """The sum over each window, with zero padding."""
     return over_windows(call, ops.add, found.padded(x, 0), found.windows, found.out)
 
 
 def _counts(call: Call, x: Any, found: Pooling, with_padding: bool) -> Any:
-    """How many elements each window has, with or without those of the padding."""
+    """The number of elements of each window, with or without padding."""
     if symbolic(x.shape[2:]):
         call.refuse("windows beside the edge of axes of unknown size")
     for count, kernel in zip(found.out, found.windows.kernel, strict=True):
@@ -202,7 +202,7 @@ def average_pool(
     count_include_pad: int = 0,
     **attributes: Any,
 ) -> Any:
-    """The mean of each window, of which padding is a part if ``count_include_pad`` says so."""
+    """The mean of each window, including padding if ``count_include_pad``."""
     found = pooling(call, x, kernel_shape, ceil_mode, attributes)
     windows = found.windows
     unpadded = not any(map(any, found.pads))

@@ -1,4 +1,4 @@
-"""Quantized tensors: numbers as small integers, or as 8-bit floats, times a scale."""
+"""Quantized tensors: small integers or 8-bit floats, times a scale."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from eagerflow.ops.linear_algebra.integer_products import BYTES, integer_product
 from eagerflow.ops.nn.quantization import QUANTIZED, STORED
 
 _WIDE_FLOATS = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
-"""The largest numbers of the 8-bit floats."""
+"""The largest finite values of 8-bit floats."""
 
 
 def without_zero_point(x: Any, zero: Any, dtype: str) -> Any:
-    """``x - zero`` in a dtype that holds all of them."""
+    """``x - zero`` in a dtype that represents all differences."""
     x = ops.astype(x, dtype)
     return x if zero is None else x - ops.astype(zero, dtype)
 
 
 def saturated(x: Any, zero: Any, dtype: DType) -> Any:
-    """Floats rounded to integers (halves to the even one), ``zero`` added, limited to the dtype."""
+    """Floats rounded to integers (half to even), ``zero`` added, clipped to the dtype's range."""
     if dtype in FLOAT8:
         limit = _WIDE_FLOATS[dtype.name]
         return ops.astype(ops.clip(x, -limit, limit), dtype)
@@ -46,14 +46,14 @@ def requantized(y: Any, scale: Any, zero: Any) -> Any:
 
 
 def _along(call: Call, scale: Any, x: Any, axis: int, block: int) -> Any:
-    """A scale or zero point of a tensor, of an axis, or of blocks along an axis, for ``x``."""
+    """A scale or zero point, per tensor, per axis or per block, broadcast against ``x``."""
     if scale is None or scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and not block):
         return scale if scale is None else ops.reshape(scale, ())
     if not -x.ndim <= axis < x.ndim:
         call.refuse(f"the tensor of {x.ndim} axes has no axis {axis}")
     axis %= x.ndim
     if block and scale.ndim == x.ndim and scale.shape[axis] == 1:
-        return scale  # one block
+        return scale  # a single block
     if block:
         wide = ops.repeat(scale, int(block), axis=axis)
         part = [slice(None)] * x.ndim
@@ -77,7 +77,7 @@ def quantize_linear(
     output_dtype: int = 0,
     precision: int = 0,
 ) -> Any:
-    """``round(x / scale) + zero``, limited to what the dtype holds."""
+    """``round(x / scale) + zero``, clipped to the dtype's range."""
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype or 2)
     if dtype not in FLOAT8 and dtype.kind not in "iu":
         call.refuse(f"quantized tensors of {dtype.name}")
@@ -119,7 +119,7 @@ def dequantize_linear(
 
 @operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(call: Call, x: Any) -> Any:
-    """A tensor as uint8, with the scale and the zero point that its range needs."""
+    """A tensor as uint8, with the scale and the zero point for its range."""
     return ops.dynamic_quantize(x)
 
 
@@ -139,7 +139,7 @@ def _per_column(zero: Any) -> Any:
 
 
 def _exact(a: Any, b: Any, a_zero: Any, b_zero: Any, dtype: str) -> Any:
-    """The product of quantized matrices, from sums that are exact in a dtype."""
+    """The product of quantized matrices, from exact sums."""
     if a.dtype in BYTES and b.dtype in BYTES:
         return ops.astype(integer_product(a, b, _per_row(a_zero), _per_column(b_zero)), dtype)
     left = without_zero_point(a, _per_row(a_zero), dtype)
@@ -164,7 +164,7 @@ def qlinear_matmul(
     y_scale: Any,
     y_zero: Any,
 ) -> Any:
-    """A matrix product of quantized tensors, quantized again."""
+    """A matrix product of quantized tensors, with a quantized result."""
     if a.dtype in FLOAT8:
         a_zero = b_zero = None
     y = _exact(a, b, a_zero, b_zero, "float64")

@@ -1,4 +1,4 @@
-"""Operators that draw random numbers, each time that the graph runs."""
+"""Operators that draw random numbers, anew on each run of the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _type(x: Any, dtype: int | None) -> Any:
 def random_normal(
     call: Call, shape: Any, dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: Any = None
 ) -> Any:
-    """Numbers of a normal distribution."""
+    """Normally distributed numbers."""
     _refuse_seed(call, seed)
     return ops.astype(random.normal(tuple(shape), mean, scale), dtype_of(dtype))
 
@@ -32,7 +32,7 @@ def random_normal(
 def random_uniform(
     call: Call, shape: Any, dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: Any = None
 ) -> Any:
-    """Numbers between two others, each as likely."""
+    """Uniformly distributed numbers between two bounds."""
     _refuse_seed(call, seed)
     return ops.astype(random.uniform(tuple(shape), low, high), dtype_of(dtype))
 
@@ -41,7 +41,7 @@ def random_uniform(
 def random_normal_like(
     call: Call, x: Any, dtype: Any = None, mean: float = 0.0, scale: float = 1.0, seed: Any = None
 ) -> Any:
-    """Numbers of a normal distribution in the shape of a tensor."""
+    """Normally distributed numbers in the shape of a tensor."""
     _refuse_seed(call, seed)
     return ops.astype(random.normal(x.shape, mean, scale), _type(x, dtype))
 
@@ -50,21 +50,21 @@ def random_normal_like(
 def random_uniform_like(
     call: Call, x: Any, dtype: Any = None, high: float = 1.0, low: float = 0.0, seed: Any = None
 ) -> Any:
-    """Numbers between two others, in the shape of a tensor."""
+    """Uniformly distributed numbers in the shape of a tensor."""
     _refuse_seed(call, seed)
     return ops.astype(random.uniform(x.shape, low, high), _type(x, dtype))
 
 
 @operator("Bernoulli", pure=False)
 def bernoulli(call: Call, x: Any, dtype: Any = None, seed: Any = None) -> Any:
-    """1 with the probability that a tensor says, else 0."""
+    """1 with the probability given by a tensor, otherwise 0."""
     _refuse_seed(call, seed)
     return ops.astype(random.bernoulli(ops.astype(x, "float32")), _type(x, dtype))
 
 
 @operator("Multinomial", pure=False)
 def multinomial(call: Call, x: Any, dtype: int = 6, sample_size: int = 1, seed: Any = None) -> Any:
-    """Numbers of classes whose logarithms of probabilities are the rows of a matrix."""
+    """Class numbers drawn with log-probabilities given by the rows of a matrix."""
     _refuse_seed(call, seed)
     drawn = random.categorical(ops.astype(x, "float32"), sample_size)
     return ops.astype(drawn, dtype_of(dtype))

@@ -1,6 +1,6 @@
-"""Recurrent layers: our own where the node is what they are, else a scan over a cell.
+"""Recurrent layers: our own ops if they match the node, otherwise a scan over a cell.
 
-ONNX has a direction as the first axis of weights and states, steps as the first axis of sequences.
+In ONNX, the first axis of weights and states is the direction, that of sequences the steps.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from eagerflow.onnx.reading.operators.activations import activation
 
 Activations = list[Callable[[Any], Any]]
 Cell = Callable[..., tuple[Any, ...]]
-"""From the product with the input and the states to the new states."""
+"""A cell: from the product with the input and the states to the new states."""
 
 
 class _Layer(NamedTuple):
-    """One direction: its weights as ONNX has them, its first states, and how it runs."""
+    """One direction: its weights in ONNX's layout, its initial states, and its order of steps."""
 
     w: Any
     r: Any
@@ -31,12 +31,12 @@ class _Layer(NamedTuple):
     reverse: bool
 
     def gates(self, order: Sequence[int]) -> tuple[Any, Any]:
-        """Kernel and recurrent kernel, transposed, with their gates in another order."""
+        """Kernel and recurrent kernel, transposed, with reordered gates."""
         return tuple(_reordered(ops.permute_dims(t, (1, 0)), order) for t in (self.w, self.r))
 
 
 def _reordered(x: Any, order: Sequence[int]) -> Any:
-    """The parts of the last axis, as many as there are numbers in ``order``, in that order."""
+    """The last axis, split into ``len(order)`` parts and reordered."""
     size = x.shape[-1] // len(order)
     return ops.concat([x[..., i * size : (i + 1) * size] for i in order], axis=-1)
 
@@ -71,7 +71,7 @@ def _scan(layer: _Layer, x: Any, mask: Any, cell: Cell) -> list[Any]:
 
 
 class _Node(NamedTuple):
-    """What the three operators share: sequences (batch, steps, features), directions, lengths."""
+    """Shared by the three operators: sequences (batch, steps, features), directions, lengths."""
 
     x: Any
     mask: Any
@@ -131,7 +131,7 @@ def _node(
         steps = ops.reshape(ops.arange(x.shape[1]), (1, -1))
         mask = steps < ops.expand_dims(lengths, -1)
     names = (activations or defaults * len(directions))[: len(defaults) * len(directions)]
-    # The schema of RNN names an activation for a second direction that a node may not have.
+    # The schema of RNN has an activation for a second direction that the node may not have.
     if len(names) < len(defaults) * len(directions):
         call.refuse(f"{len(names)} activations for {len(directions)} directions")
     alphas, betas = list(activation_alpha), list(activation_beta)
@@ -154,7 +154,7 @@ def _node(
 
 
 def _is_ours(layer: _Layer, defaults: Activations) -> bool:
-    """Whether our own layers compute this one."""
+    """Whether our own ops can compute this node."""
     return layer.activations == defaults and layer.clip is None and layer.peepholes is None
 
 
@@ -207,7 +207,7 @@ def gru(
     linear_before_reset: int = 0,
     **attributes: Any,
 ) -> Any:
-    """Gated recurrent units; the reset gate acts before the product or after it."""
+    """Gated recurrent units; the reset gate is applied before the product or after it."""
     given = (x, w, r, bias, sequence_lens)
     node = _node(call, given, [initial_h], None, ("Sigmoid", "Tanh"), **attributes)
 
@@ -252,7 +252,7 @@ def lstm(
     input_forget: int = 0,
     **attributes: Any,
 ) -> Any:
-    """A long short-term memory, with peepholes and coupled gates where they are asked for."""
+    """A long short-term memory, with optional peepholes and coupled gates."""
     given, states = (x, w, r, bias, sequence_lens), [initial_h, initial_c]
     defaults = ("Sigmoid", "Tanh", "Tanh")
     node = _node(call, given, states, peepholes, defaults, **attributes)

@@ -1,4 +1,4 @@
-"""Operators along axes: sums and the like, running sums, and the family of softmax."""
+"""Operators along axes: reductions, cumulative sums, and softmax functions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _smallest(x: Tensor, **how: Any) -> Any:
 
 
 def _extreme(x: Tensor, of_numbers: Any, of_bools: Any, nothing: float, **how: Any) -> Any:
-    """The largest or smallest element; of none the infinity, or the last number of the dtype."""
+    """The largest or smallest element; of none, an infinity or the bound of the dtype."""
     if x.dtype in BOOL:
         return of_bools(x, **how)
     if 0 not in x.shape:
@@ -135,13 +135,13 @@ def _running(call: Call, op: Any, x: Any, axis: Any, exclusive: int, reverse: in
 
 @operator("CumSum")
 def cumulative_sum(call: Call, x: Any, axis: Any, exclusive: int = 0, reverse: int = 0) -> Any:
-    """Sums of all elements up to each one, without it where ``exclusive``."""
+    """Cumulative sums, without the element itself if ``exclusive``."""
     return _running(call, ops.cumulative_sum, x, axis, exclusive, reverse)
 
 
 @operator("CumProd")
 def cumulative_prod(call: Call, x: Any, axis: Any, exclusive: int = 0, reverse: int = 0) -> Any:
-    """Products of all elements up to each one, without it where ``exclusive``."""
+    """Cumulative products, without the element itself if ``exclusive``."""
     return _running(call, ops.cumulative_prod, x, axis, exclusive, reverse)
 
 
@@ -149,7 +149,7 @@ def cumulative_prod(call: Call, x: Any, axis: Any, exclusive: int = 0, reverse: 
 
 
 def _by_rows(call: Call, function: Callable[..., Any], x: Tensor, axis: int) -> Any:
-    """A function along one axis; before version 13 along all axes from one on, as one."""
+    """A function along one axis; before version 13, along all axes from one on, flattened."""
     axis = normalize_axis(axis, x.ndim) if x.ndim else 0
     if axis == x.ndim - 1:
         return function(x, axis=-1)
@@ -170,7 +170,7 @@ def _hardmax(x: Tensor, axis: int) -> Any:
 
 @operator("Softmax")
 def softmax(call: Call, x: Any, axis: int = -1) -> Any:
-    """Exponentials that sum to 1."""
+    """Softmax."""
     return _by_rows(call, ops.softmax, x, axis)
 
 
@@ -182,5 +182,5 @@ def log_softmax(call: Call, x: Any, axis: int = -1) -> Any:
 
 @operator("Hardmax")
 def hardmax(call: Call, x: Any, axis: int = -1) -> Any:
-    """1 at the first of the largest elements, else 0."""
+    """1 at the first maximum, else 0."""
     return _by_rows(call, _hardmax, x, axis)

@@ -1,4 +1,4 @@
-"""Regions of images: pooled to one size, and chosen among those that overlap."""
+"""Regions of images: pooling to a fixed size, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from eagerflow.onnx.reading.operators.limits import check_steps
 
 
 def _samples(call: Call, start: Any, length: Any, bins: int, ratio: int) -> tuple[Any, Any]:
-    """Where each bin (regions, bins, samples) of an axis is looked at, and with what weight.
+    """The sample positions of each bin (regions, bins, samples) along an axis, with weights.
 
-    Without a ratio a bin has as many samples as the region has pixels there.
+    Without a ratio, the number of samples of a bin is its number of pixels.
     """
     size = ops.expand_dims(length, -1) / bins
     counts = ops.full(size.shape, ratio, dtype=size.dtype) if ratio else ops.ceil(size)
@@ -31,7 +31,7 @@ def _samples(call: Call, start: Any, length: Any, bins: int, ratio: int) -> tupl
 
 
 def _corners(place: Any, size: int) -> list[tuple[Any, Any]]:
-    """The two pixels around each place and their weights, which are 0 beside the image."""
+    """The two pixels around each position and their weights, which are 0 outside the image."""
     beside = (place < -1) | (place > size)
     place = ops.clip(place, 0, size - 1)
     low = ops.floor(place)
@@ -71,7 +71,7 @@ def roi_align(
         length = end - start if half else ops.maximum(end - start, 1)
         places, weights = _samples(call, start, length, bins, sampling_ratio)
         axes.append((_corners(places, size), weights))
-    # Channels first, and the pixels of all images in a row.
+    # Channels first, and the pixels of all images flattened.
     pixels = ops.reshape(ops.permute_dims(x, (1, 0, 2, 3)), (x.shape[1], -1))
     image = ops.reshape(ops.astype(batch_indices, "int64"), (-1, 1, 1, 1, 1)) * (height * width)
     rows, columns = (corners for corners, _ in axes)
@@ -95,7 +95,7 @@ def roi_align(
 def max_roi_pool(
     call: Call, x: Any, rois: Any, *, pooled_shape: Any, spatial_scale: float = 1.0
 ) -> Any:
-    """The maxima of the bins of regions (image, x1, y1, x2, y2) of whole pixels."""
+    """The maxima of the bins of regions (image, x1, y1, x2, y2) with integer coordinates."""
     check_steps(call, *pooled_shape)
     images = ops.take(x, ops.astype(rois[:, 0], "int64"), axis=0)
     edges = ops.floor(rois[:, 1:] * spatial_scale + 0.5)
@@ -128,7 +128,7 @@ def _sides(boxes: Any, center: bool) -> tuple[Any, Any]:
 
 
 def _overlaps(low: Any, high: Any, one: int, others: list[int]) -> Any:
-    """The shares of their union that a box has in common with others."""
+    """The intersection over union of a box with others."""
     sides = np.minimum(high[one], high[others]) - np.maximum(low[one], low[others])
     common = np.maximum(sides, 0).prod(axis=1)
     area = (high - low).prod(axis=1)
@@ -138,7 +138,7 @@ def _overlaps(low: Any, high: Any, one: int, others: list[int]) -> Any:
 
 
 def _chosen(low: Any, high: Any, scores: Any, limits: tuple[int, float, float | None]) -> list[int]:
-    """The boxes with the best scores that do not overlap with better ones."""
+    """Non-maximum suppression: the best boxes that do not overlap with better ones."""
     most, overlap, least = limits
     kept: list[int] = []
     for box in np.argsort(-scores, kind="stable").tolist():
@@ -160,7 +160,7 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Any:
-    """Rows (image, class, box) of the boxes that stay, as many as their values say."""
+    """Rows (image, class, box) of the selected boxes, whose number depends on values."""
     boxes, scores = known(boxes), known(scores)
     limits = (
         int(_number(max_output_boxes_per_class) or 0),
@@ -176,5 +176,5 @@ def non_max_suppression(
 
 
 def _number(x: Any) -> Any:
-    """The number of an input that may be empty, which means that it is left out."""
+    """The number in an input; None if it is omitted or empty."""
     return None if x is None or 0 in x.shape else known_number(x)

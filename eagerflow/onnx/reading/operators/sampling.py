@@ -1,4 +1,4 @@
-"""Values of images between their pixels, at places that tensors give."""
+"""Interpolation of images at positions given by tensors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from eagerflow import ops
 
 Weights = Callable[[Any], list[Any]]
-"""From the way behind a pixel (0 to 1) to the weights of the pixels around."""
+"""From the distance to the previous pixel (0 to 1) to the weights of neighboring pixels."""
 
 
 def _pixels(x: Any, places: Sequence[Any]) -> Any:
-    """The elements of x (batch, channels, *sizes) at whole ``places`` (batch, points) an axis."""
+    """Elements of x (batch, channels, *sizes) at integer ``places`` (batch, points) per axis."""
     sizes = x.shape[2:]
     flat = ops.reshape(x, (*x.shape[:2], -1))
     number = places[0]
@@ -23,7 +23,7 @@ def _pixels(x: Any, places: Sequence[Any]) -> Any:
 
 
 def reflected(place: Any, size: int, corners: bool) -> Any:
-    """Places mirrored at the outer pixels' middles (``corners``) or edges until they lie inside."""
+    """Positions reflected at the outer pixels' centers (``corners``) or edges into the image."""
     low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
     if span == 0:
         return place * 0
@@ -34,9 +34,9 @@ def reflected(place: Any, size: int, corners: bool) -> Any:
 
 
 def pixels(x: Any, places: Sequence[Any], outside: str, corners: bool = True) -> Any:
-    """The pixels at ``places``: whole numbers as floats, (batch, points) for each axis.
+    """The pixels at ``places``: integers stored as floats, (batch, points) for each axis.
 
-    Outside of the image lie ``"zeros"``, its ``"border"`` or its ``"reflection"``.
+    Outside of the image, ``"zeros"``, the ``"border"`` or the ``"reflection"`` is used.
     """
     inside, whole = None, []
     for place, size in zip(places, x.shape[2:], strict=True):
@@ -55,7 +55,7 @@ def _linear(way: Any) -> list[Any]:
 
 
 def cubic_weights(way: Any, a: float = -0.75) -> list[Any]:
-    """The weights of four pixels (Keys, 1981), the second ``way`` before the place."""
+    """The weights of four pixels (Keys, 1981), the second ``way`` before the position."""
     far, near, other = way + 1, way, 1 - way
 
     def outer(t: Any) -> Any:
@@ -70,7 +70,7 @@ def cubic_weights(way: Any, a: float = -0.75) -> list[Any]:
 def sample(
     x: Any, places: Sequence[Any], weights: Weights, first: int, outside: str, corners: bool = True
 ) -> Any:
-    """Weighted sums of the pixels around ``places``, the first of them ``first`` from the floor."""
+    """Weighted sums of the pixels around ``places``, beginning ``first`` from the floor."""
     floors = [ops.floor(place) for place in places]
     shares = [weights(place - f) for place, f in zip(places, floors, strict=True)]
     total: Any = None
@@ -90,10 +90,10 @@ def sample_linear(x: Any, places: Sequence[Any], outside: str, corners: bool = T
 
 
 def sample_cubic(x: Any, places: Sequence[Any], outside: str, corners: bool = True) -> Any:
-    """As ``sample_linear``, from four pixels along each axis."""
+    """As ``sample_linear``, with four pixels along each axis."""
     return sample(x, places, cubic_weights, -1, outside, corners)
 
 
 def sample_nearest(x: Any, places: Sequence[Any], outside: str, corners: bool = True) -> Any:
-    """The pixels next to ``places``; halves go to the even one."""
+    """The pixels nearest to ``places``; halves are rounded to even."""
     return pixels(x, [ops.round(place) for place in places], outside, corners)

@@ -1,4 +1,4 @@
-"""What the classical models of ``ai.onnx.ml`` share: features, scores, and labels."""
+"""Shared by the classical models of ``ai.onnx.ml``: features, scores, and labels."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.onnx.reading.calls import Call
 
-TINY = 1e-7  # what SOFTMAX_ZERO takes for zero
+TINY = 1e-7  # the threshold of SOFTMAX_ZERO
 
 
 def features_of(call: Call, x: Any) -> Any:
-    """The examples by rows, as floats: (examples, features)."""
+    """The examples as rows of floats: (examples, features)."""
     if x.ndim != 2:
         call.refuse(f"examples of rank {x.ndim}, where each is a row of a matrix")
     return x if x.dtype.name in ("float32", "float64") else ops.astype(x, "float32")
 
 
 def transformed(call: Call, scores: Any, kind: str) -> Any:
-    """Scores (examples, classes) after what ``post_transform`` names."""
+    """Scores (examples, classes) after the transformation ``post_transform``."""
     if kind == "NONE":
         return scores
     if kind == "LOGISTIC":
@@ -38,7 +38,7 @@ def transformed(call: Call, scores: Any, kind: str) -> Any:
 
 
 def labels_of(call: Call, places: Any, numbers: Any, texts: Any, count: int) -> Any:
-    """The labels of the classes at these places; None where the model does not use them."""
+    """The labels of the classes at these indices; None if unused by the model."""
     if not call.wants(0):
         return None
     if texts:

@@ -1,4 +1,4 @@
-"""Sequences as Python lists, whose lengths are known, and optional values."""
+"""Sequences as Python lists of known lengths, and optional values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _place(call: Call, xs: list[Any], position: Any, last: int) -> int:
 
 @operator("SequenceEmpty")
 def sequence_empty(call: Call, dtype: int = 1) -> list[Any]:
-    """A sequence without tensors."""
+    """An empty sequence."""
     dtype_of(dtype)
     return []
 
@@ -53,13 +53,13 @@ def sequence_erase(call: Call, xs: list[Any], position: Any = None) -> list[Any]
 
 @operator("SequenceLength", takes_sizes=True)
 def sequence_length(call: Call, xs: list[Any]) -> Any:
-    """How many tensors there are."""
+    """The length of a sequence."""
     return as_tensor(len(xs), dtype="int64")
 
 
 @operator("SequenceMap", takes_sizes=True)
 def sequence_map(call: Call, xs: list[Any], *more: Any) -> tuple[Any, ...]:
-    """A graph for each tensor of a sequence, and of others in step with it."""
+    """A graph applied to each tensor of a sequence, possibly of several in parallel."""
     body = call.graph("body")
     rows = []
     for i, x in enumerate(xs):
@@ -70,19 +70,19 @@ def sequence_map(call: Call, xs: list[Any], *more: Any) -> tuple[Any, ...]:
 
 @operator("Optional", takes_sizes=True)
 def optional(call: Call, x: Any = None, type: Any = None) -> Any:
-    """A value that may be missing."""
+    """An optional value."""
     return x
 
 
 @operator("OptionalHasElement", takes_sizes=True)
 def optional_has_element(call: Call, x: Any = None) -> Any:
-    """Whether a value is there."""
+    """Whether an optional value is present."""
     return as_tensor(x is not None)
 
 
 @operator("OptionalGetElement", takes_sizes=True)
 def optional_get_element(call: Call, x: Any = None) -> Any:
-    """The value, which has to be there."""
+    """The value of an optional, which has to be present."""
     if x is None:
         call.refuse("the value is missing")
     return x

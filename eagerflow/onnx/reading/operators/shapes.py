@@ -23,13 +23,13 @@ from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
 MAX_PLACES = 2**26
-"""Elements of blocks whose places in images are written down."""
+"""The limit of elements of blocks with explicit positions."""
 FAR = 2**31 - 1
-"""What files write for the end of an axis, or more."""
+"""A number that files use as the end of an axis; also any larger one."""
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
-    """Axes from an attribute or an input, counted from the front, without repetitions."""
+    """Axes from an attribute or an input, counted from the front, without duplicates."""
     found = tuple(normalize_axis(int(axis), rank) for axis in known_list(axes))
     if len(set(found)) < len(found):
         raise Refused(f"the axes {found} repeat")
@@ -60,7 +60,7 @@ def reshape(call: Call, data: Any, shape: Any, allowzero: int = 0) -> Any:
 
 @operator("Flatten")
 def flatten(call: Call, x: Any, axis: int = 1) -> Any:
-    """A matrix: the axes before one of them, and those from it on."""
+    """A matrix: the axes before a position, and those from it on, flattened."""
     if not -x.ndim <= axis <= x.ndim:
         call.refuse(f"the axis {axis} does not exist")
     axis = axis + x.ndim if axis < 0 else axis
@@ -77,7 +77,7 @@ def transpose(call: Call, x: Any, perm: Any = None) -> Any:
 @operator("Squeeze", takes_sizes=True)
 @with_sizes(lambda data, axes=None: data.reshape(()))
 def squeeze(call: Call, data: Any, axes: Any = None) -> Any:
-    """Without axes of size 1: all of them, or those that are given."""
+    """Without axes of size 1: all of them, or the given ones."""
     if axes is None:
         named = any(isinstance(size, Dim) for size in data.shape)
         if named:
@@ -108,14 +108,14 @@ def unsqueeze(call: Call, data: Any, axes: Any) -> Any:
 
 @operator("Expand", takes_sizes=True)
 def expand(call: Call, x: Any, shape: Any) -> Any:
-    """Repeated along axes of size 1 until it meets a shape."""
+    """Broadcast to a shape."""
     from_shape = ops.broadcast_shapes(x.shape, sizes(shape))
     return ops.broadcast_to(x, from_shape)
 
 
 @operator("Tile", takes_sizes=True)
 def tile(call: Call, x: Any, repeats: Any) -> Any:
-    """Laid out several times along each axis."""
+    """Tiled along each axis."""
     often = sizes(repeats)
     if len(often) != x.ndim:
         call.refuse(f"{len(often)} repeats for {x.ndim} axes")
@@ -124,7 +124,7 @@ def tile(call: Call, x: Any, repeats: Any) -> Any:
 
 @operator("DepthToSpace")
 def depth_to_space(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Any:
-    """Blocks of pixels out of channels."""
+    """Depth to space: channels become blocks of pixels."""
     n, c, h, w = x.shape
     b = blocksize
     if mode == "DCR":
@@ -138,7 +138,7 @@ def depth_to_space(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Any
 
 @operator("SpaceToDepth")
 def space_to_depth(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Any:
-    """Channels out of blocks of pixels."""
+    """Space to depth: blocks of pixels become channels."""
     n, c, h, w = x.shape
     b = blocksize
     parts = ops.reshape(x, (n, c, h // b, b, w // b, b))
@@ -158,7 +158,7 @@ def _sliced_sizes(data: Any, starts: Any, ends: Any, axes: Any = None, steps: An
 def slice_(
     call: Call, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
 ) -> Any:
-    """The part between starts and ends along some axes, as Python's slices say it."""
+    """The slice between starts and ends along some axes, with Python's semantics."""
     if not isinstance(data, SizeVector):
         return _slice(call, data, starts, ends, axes, steps)
     return with_sizes(_sliced_sizes)(_slice)(call, data, starts, ends, axes, steps)
@@ -177,7 +177,7 @@ def _slice(call: Call, data: Any, starts: Any, ends: Any, axes: Any, steps: Any)
 
 
 def _part(size: Any, start: Any, end: Any, step: int) -> slice:
-    """A slice in which what is beyond the axis is left out, so that it says nothing of its size."""
+    """A slice without bounds beyond the axis, so that it does not constrain the size."""
     if step == 0:
         raise Refused("a step of 0")
     if step > 0:
@@ -202,7 +202,7 @@ def pad(
     mode: str = "constant",
     value: float = 0.0,
 ) -> Any:
-    """Elements added before and behind axes, or taken away where a number is negative."""
+    """Padding before and after axes, or cropping where a number is negative."""
     if mode not in _MODES:
         call.refuse(f"the mode {mode!r}")
     where = range(data.ndim) if axes is None else axes_of(axes, data.ndim)
@@ -224,7 +224,7 @@ def pad(
 
 @operator("CenterCropPad", takes_sizes=True)
 def center_crop_pad(call: Call, x: Any, shape: Any, axes: Any = None) -> Any:
-    """Brought to a shape by cutting or padding both sides alike."""
+    """Cropped or padded symmetrically to a shape."""
     wanted = sizes(shape)
     where = range(x.ndim) if axes is None else axes_of(axes, x.ndim)
     if len(wanted) != len(where):
@@ -267,7 +267,7 @@ def col2im(
     pads: Any = None,
     strides: Any = None,
 ) -> Any:
-    """Images in which overlapping blocks, the columns of a matrix, are added up."""
+    """Images that are sums of overlapping blocks, the columns of a matrix."""
     image, block = known_list(image_shape), known_list(block_shape)
     count = len(image)
     dilations, strides = dilations or (1,) * count, strides or (1,) * count
@@ -283,7 +283,7 @@ def col2im(
         call.refuse(f"{length} blocks where {math.prod(fits)} fit")
     starts = [np.arange(fits[i], dtype="int64") * strides[i] for i in range(count)]
     flat = np.zeros((1, 1), "int64")
-    for i in range(count):  # where each element of each block lies in the padded image
+    for i in range(count):  # the position of each element of each block in the padded image
         own = np.arange(block[i])[:, None] * dilations[i] + starts[i]
         flat = flat[:, None, :, None] * padded[i] + own[None, :, None, :]
         flat = flat.reshape(flat.shape[0] * flat.shape[1], flat.shape[2] * flat.shape[3])

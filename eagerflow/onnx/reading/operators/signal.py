@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices of roots of unity, windows and mel weights."""
+"""Fourier transforms as products with matrices of roots of unity; windows; mel weights."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from eagerflow.onnx.reading.operators.limits import check_elements
 
 # Transforms --------------------------------------------------------------------------------------
 #
-# Complex numbers are pairs (..., 2) of real ones, which every graph and every file can hold. A
-# length p * m is transformed as m times p elements and then p times m (Cooley and Tukey, 1965);
-# what has no small factors is one product with the matrix of its roots.
+# Complex numbers are pairs (..., 2) of real ones, which every graph and file supports. A length p *
+# m is transformed as m times p elements and then p times m (Cooley and Tukey, 1965); lengths
+# without small factors are one product with the matrix of all roots.
 
 _SMALL = 8
-"""Factors are taken together up to this product."""
+"""Factors are merged up to this product."""
 _LARGEST = 4096
-"""A prime factor above this would need a matrix that is too large."""
+"""A larger prime factor would need a matrix that is too large."""
 
 
 def _factor(length: int) -> int:
-    """The product of the smallest prime factors, or the whole length if it is small or prime."""
+    """The product of the smallest prime factors, or the length itself if it is small or prime."""
     product, rest, prime = 1, length, 2
     while rest > 1 and length > _SMALL:
         while rest % prime and prime * prime <= rest:
@@ -39,21 +39,21 @@ def _factor(length: int) -> int:
 
 
 def _roots(rows: int, columns: int, length: int, sign: int) -> Any:
-    """exp(sign * 2 pi i * row * column / length), and quarters of a turn exactly."""
+    """exp(sign * 2 pi i * row * column / length), exact at quarters of a turn."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
     roots = np.exp(sign * 2j * np.pi / length * turns)
     return np.where(turns * 4 % length == 0, np.round(roots), roots)
 
 
 def _matrix(length: int, parts: int, sign: int) -> Any:
-    """The transform of (length, parts) numbers into (length, 2), as one real array."""
+    """The transform of (length, parts) numbers into (length, 2), as one real matrix."""
     roots = _roots(length, length, length, sign)
     made = np.stack([roots, 1j * roots], axis=1)[:, :parts]
     return np.stack([made.real, made.imag], axis=-1)
 
 
 def _fourier(x: Any, length: int, sign: int) -> Any:
-    """The transform of x (..., length, 1 or 2) as (..., length, 2), without a factor."""
+    """The transform of x (..., length, 1 or 2) as (..., length, 2), unscaled."""
     count = _factor(length)
     matrix = as_tensor(_matrix(count, x.shape[-1], sign), dtype=x.dtype)
     if count == length:
@@ -70,11 +70,11 @@ def _fourier(x: Any, length: int, sign: int) -> Any:
 
 
 def _of_real(x: Any, length: int, sign: int, half: bool) -> Any:
-    """The transform of real numbers (..., length, 1), or the first half of it.
+    """The transform of real numbers (..., length, 1), or its first half.
 
-    An even number of them are half as many complex ones z. From their transform come those of the
-    even and of the odd elements, (z[k] + z*[-k]) / 2 and (z[k] - z*[-k]) / 2i; so what is real in
-    the result is exactly that.
+    An even number of them is viewed as half as many complex numbers z. The transforms of the even
+    and the odd elements are (z[k] + z*[-k]) / 2 and (z[k] - z*[-k]) / 2i; so values that are
+    mathematically real are exactly real.
     """
     if length % 2:
         y = _fourier(x, length, sign)
@@ -94,7 +94,7 @@ def _of_real(x: Any, length: int, sign: int, half: bool) -> Any:
 
 
 def _fitted(x: Any, length: int) -> Any:
-    """The first ``length`` elements of the axis before the last, zeros behind them."""
+    """The first ``length`` elements of the second last axis, padded with zeros."""
     size = x.shape[-2]
     if size < length:
         return ops.pad(x, (*[(0, 0)] * (x.ndim - 2), (0, length - size), (0, 0)))
@@ -102,7 +102,7 @@ def _fitted(x: Any, length: int) -> Any:
 
 
 def _whole(x: Any, length: int) -> Any:
-    """All of a spectrum of which there is half: the other half mirrors it, conjugated."""
+    """The full spectrum from its first half, by conjugate symmetry."""
     if x.shape[-1] == 1:
         x = ops.concat([x, ops.zeros_like(x)], axis=-1)
     half = _fitted(x, length // 2 + 1)
@@ -115,7 +115,7 @@ def transform(
 ) -> Any:
     """The Fourier transform of x (..., 1 or 2: real or complex) along ``axis``.
 
-    From half a spectrum (``onesided``) comes a real signal, and from a signal half a spectrum.
+    With ``onesided``, half a spectrum becomes a real signal, and a signal half a spectrum.
     """
     if not -x.ndim <= axis < x.ndim or axis % x.ndim == x.ndim - 1 or x.shape[-1] not in (1, 2):
         call.refuse(f"axis {axis} of a signal of shape {x.shape}, whose last axis is 1 or 2 parts")
@@ -179,7 +179,7 @@ def stft(
     *,
     onesided: int = 1,
 ) -> Any:
-    """The Fourier transforms of pieces of a signal (batch, length, parts), weighted by a window."""
+    """The Fourier transforms of windowed segments of a signal (batch, length, parts)."""
     step, length = known_number(frame_step), known_number(frame_length)
     if length is None:
         length = signal.shape[1] if window is None else window.shape[0]
@@ -200,9 +200,9 @@ def stft(
 
 
 def _window(call: Call, size: Any, periodic: int, output_datatype: int, *terms: float) -> Any:
-    """A sum of cosines with whole periods over ``size`` elements, the last of them the first again.
+    """A sum of cosines with whole periods over ``size`` elements, with equal first and last ones.
 
-    ``periodic`` windows leave that last one out.
+    ``periodic`` windows omit the last one.
     """
     count = known_number(size)
     if count < 0:
@@ -246,7 +246,7 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Any:
-    """Weights (frequencies, mel bins): triangles whose corners lie evenly on the mel scale."""
+    """Weights (frequencies, mel bins): triangles, evenly spaced on the mel scale."""
     bins, length, rate = [known_number(x) for x in (num_mel_bins, dft_length, sample_rate)]
     check_elements(call, bins, length // 2 + 1)
     edges = np.array([known(e).item() for e in (lower_edge_hertz, upper_edge_hertz)])

@@ -1,4 +1,4 @@
-"""Operators that ask for sizes, make tensors of them, and change dtypes."""
+"""Operators that read sizes, create tensors from them, and change dtypes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def constant(
     value_string: Any = None,
     value_strings: Any = None,
 ) -> Any:
-    """The tensor, number or numbers that the node holds."""
+    """The tensor, number or numbers in the node's attributes."""
     if value_string is not None or value_strings is not None:
         call.refuse("string tensors")
     for number, dtype in (
@@ -71,7 +71,7 @@ def constant(
 
 @operator("ConstantOfShape", takes_sizes=True)
 def constant_of_shape(call: Call, shape: Any, value: Any = None) -> Any:
-    """One number everywhere, 0 by default."""
+    """A constant tensor, 0 by default."""
     if value is None:
         return ops.zeros(sizes(shape), dtype="float32")
     number = known(value).reshape(())
@@ -80,7 +80,7 @@ def constant_of_shape(call: Call, shape: Any, value: Any = None) -> Any:
 
 @operator("Range", takes_sizes=True)
 def range_(call: Call, start: Any, limit: Any, delta: Any, stash_type: int = 0) -> Any:
-    """Numbers from a start on, before a limit; ``stash_type`` is what short floats are made in."""
+    """Numbers from a start to a limit; ``stash_type`` is the dtype of the computation."""
     if isinstance(limit, SizeVector) and is_known([start, delta]):
         first, step = known_number(start), known_number(delta)
         if first == 0 and step == 1:
@@ -113,7 +113,7 @@ def eye_like(call: Call, x: Any, dtype: int | None = None, k: int = 0) -> Any:
 
 
 def cast_to(x: Tensor, wanted: DType, saturate: int = 1) -> Any:
-    """X in another dtype; numbers beyond the range of 8-bit floats become the last ones in it."""
+    """X in another dtype; numbers beyond the range of 8-bit floats saturate."""
     if x.dtype == wanted:
         return x
     if is_complex(x.dtype) and not is_complex(wanted):

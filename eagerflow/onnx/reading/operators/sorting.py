@@ -1,4 +1,4 @@
-"""Operators that order elements: the largest, where they are, and the different ones."""
+"""Operators that order elements: top k, and unique elements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def top_k(
     largest: int = 1,
     sorted: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """The k largest or smallest elements along an axis, in order, and their places."""
+    """The k largest or smallest elements along an axis, in order, and their indices."""
     count = int(known_number(k))
     axis = normalize_axis(axis, x.ndim)
     if largest:
@@ -51,7 +51,7 @@ def top_k(
 
 @operator("Unique")
 def unique(call: Call, x: Any, axis: int | None = None, sorted: int = 1) -> tuple[Any, ...]:
-    """The different elements or slices, where they come first, which each is, and how many."""
+    """The unique elements or slices, their first indices, the inverse indices, and the counts."""
     values = known(x)
     found, first, inverse, counts = np.unique(
         values, return_index=True, return_inverse=True, return_counts=True, axis=axis

@@ -10,9 +10,9 @@ from eagerflow.onnx.reading.calls import TRAINING, Call, operator
 
 
 def _each(call: Call, state: tuple[Any, ...], kinds: int, update: Callable[..., Any]) -> Any:
-    """``update`` of each tensor; operands and results are sorted by what they are.
+    """``update`` applied to each tensor; operands and results are grouped by kind.
 
-    ``kinds`` is how many operands belong to each tensor.
+    ``kinds`` is the number of operands of each tensor.
     """
     if not state or len(state) % kinds:
         call.refuse(f"{len(state)} tensors are not {kinds} for each that is updated")
@@ -54,7 +54,7 @@ def adam(
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
 ) -> Any:
-    """New tensors, and means of gradients and of their squares; step 0 corrects no bias."""
+    """Adam: new tensors, and means of gradients and of their squares; step 0 has no correction."""
     t = ops.astype(ops.maximum(step, 1), rate.dtype)
     bias = ops.sqrt(1 - ops.power(beta, t)) / (1 - ops.power(alpha, t))
     rate = ops.where(step > 0, rate * bias, rate)
@@ -80,7 +80,7 @@ def momentum(
     mode: str,
     norm_coefficient: float,
 ) -> Any:
-    """New tensors and momenta, plain or as Nesterov has them; step 0 takes the whole gradient."""
+    """New tensors and momenta, plain or Nesterov's; step 0 takes the whole gradient."""
     if mode not in ("standard", "nesterov"):
         call.refuse(f"there is no mode {mode!r}")
     share = ops.where(step > 0, ops.full((), beta, dtype=rate.dtype), 1)
@@ -96,5 +96,5 @@ def momentum(
 
 @operator("Gradient", domain=TRAINING)
 def gradient(call: Call, *inputs: Any, xs: Any, y: str, zs: Any = ()) -> Any:
-    """Refused: our own ``ef.grad`` of the imported graph does it."""
+    """Refused: use ``ef.grad`` of the imported graph instead."""
     call.refuse("gradients within the model; take those of the imported graph with ef.grad")

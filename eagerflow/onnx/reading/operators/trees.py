@@ -1,7 +1,7 @@
-"""Ensembles of decision trees (``ai.onnx.ml``), as tables of nodes that all trees walk at once.
+"""Ensembles of decision trees (``ai.onnx.ml``), as tables of nodes, traversed in parallel.
 
-Each step leads every tree of every example from its node to the next, by what the tables say.
-Leaves lead to themselves, so that as many steps as the deepest tree has levels are enough.
+Each step advances every tree of every example from its node to the next, by table lookup. Leaves
+lead to themselves, so that the depth of the deepest tree is the number of steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMPARE = {
 class _Forest(NamedTuple):
     """Tables with a row for each node of all trees, and the rows of the ``roots``.
 
-    ``places`` gives the row of a node by the numbers of its tree and its own.
+    ``places`` maps the numbers of a tree and a node to a row.
     """
 
     places: dict[tuple[int, int], int]
@@ -41,12 +41,12 @@ class _Forest(NamedTuple):
     then: Any
     otherwise: Any
     missing: Any
-    """Whether the way of ``then`` is taken for NaN."""
+    """Whether NaN takes the branch of ``then``."""
     steps: int
 
 
 def _forest(call: Call, nodes: dict[str, Any], width: Any) -> _Forest:
-    """The tables of a node's attributes, which are refused where they are no trees."""
+    """The tables from a node's attributes; Refused if they are not trees."""
     trees, numbers = nodes.get("nodes_treeids", ()), nodes.get("nodes_nodeids", ())
     places = {key: row for row, key in enumerate(zip(trees, numbers, strict=False))}
     values = _numbers(nodes, "nodes_values")
@@ -76,13 +76,13 @@ def _forest(call: Call, nodes: dict[str, Any], width: Any) -> _Forest:
 
 
 def _numbers(attributes: dict[str, Any], name: str) -> Any:
-    """Numbers that are an attribute, or one that is a tensor."""
+    """Numbers from an attribute of floats or from a tensor attribute."""
     tensor = attributes.get(f"{name}_as_tensor")
     return np.asarray(attributes.get(name, ()), "float32") if tensor is None else known(tensor)
 
 
 def _steps(call: Call, here: Any, then: Any, otherwise: Any) -> int:
-    """How many steps lead from all roots to leaves; one at least."""
+    """The number of steps from all roots to leaves; at least one."""
     steps = 0
     while (then[here] != here).any() or (otherwise[here] != here).any():
         steps += 1
@@ -101,7 +101,7 @@ def _leaves(x: Any, forest: _Forest) -> Any:
     rows: Any = None
 
     def of(table: Any) -> Any:
-        """What a table says of the rows, which are the roots at first."""
+        """A lookup in a table by rows, which are the roots at first."""
         if rows is None:
             return as_tensor(table[forest.roots])
         return ops.take(as_tensor(table), rows)
@@ -125,7 +125,7 @@ def _leaves(x: Any, forest: _Forest) -> Any:
 def _weights(
     call: Call, forest: _Forest, attributes: dict[str, Any], of: str, count: int, fill: float = 0.0
 ) -> Any:
-    """The weights of each row of the tables: (nodes, results); ``fill`` where none is said."""
+    """The weights of each row of the tables: (nodes, results); ``fill`` where missing."""
     weights = _numbers(attributes, f"{of}_weights")
     columns = [attributes.get(f"{of}_{part}", ()) for part in ("treeids", "nodeids", "ids")]
     if count < 1 or any(len(column) != len(weights) for column in columns):
@@ -155,7 +155,7 @@ def tree_ensemble_regressor(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> Any:
-    """The sum of what the trees' leaves weigh, or their mean, least or largest."""
+    """The sum, mean, minimum or maximum of the leaves' weights over the trees."""
     x = features_of(call, x)
     forest = _forest(call, attributes, x.shape[1])
     fill = {"MIN": np.inf, "MAX": -np.inf, "SUM": 0.0, "AVERAGE": 0.0}.get(aggregate_function)
@@ -179,10 +179,10 @@ def tree_ensemble_classifier(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> Any:
-    """The label of the class with the highest score, and the scores, which are sums of weights.
+    """The label of the class with the highest score, and the scores: sums of weights.
 
-    Of two classes, of which the weights tell one alone, that one is the second. The score of the
-    first is 1 minus its own, or its opposite where a ``post_transform`` follows.
+    If the weights belong to one of two classes, it is the second. The score of the first is 1 minus
+    that score, or its negative if a ``post_transform`` follows.
     """
     x = features_of(call, x)
     forest = _forest(call, attributes, x.shape[1])

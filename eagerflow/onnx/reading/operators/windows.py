@@ -1,4 +1,4 @@
-"""Sliding windows as ONNX's attributes describe them, and tensors in its layout and in ours."""
+"""Sliding windows from ONNX's attributes, and tensors in its layout and in ours."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def channels_first(x: Any) -> Any:
 
 
 def per_channel(x: Any, rank: int) -> Any:
-    """A vector with one element for each channel, to broadcast with channels-first tensors."""
+    """A vector with one element per channel, broadcastable to channels-first tensors."""
     return ops.reshape(x, (1, -1, *[1] * (rank - 2)))
 
 
 class Windows(NamedTuple):
-    """Windows over the spatial axes: one number, or one pair (before, behind), for each."""
+    """Windows over the spatial axes: one number, or one pair (before, after), for each."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -40,21 +40,21 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Over how many elements each window goes."""
+        """The extent of each window in elements, with dilation."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def positions(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-        """How many windows there are along each axis."""
+        """The number of windows along each axis."""
         columns = zip(sizes, self.reach, self.strides, self.pads, strict=True)
         return tuple((n + sum(pad) - reach) // step + 1 for n, reach, step, pad in columns)
 
     def taps(self) -> Iterator[tuple[int, ...]]:
-        """The places in a window, the last axis fastest."""
+        """The offsets in a window, the last axis fastest."""
         return itertools.product(*map(range, self.kernel))
 
 
 def spatial_sizes(call: Call, x: Any) -> tuple[Any, ...]:
-    """The sizes of the axes behind batch and channels."""
+    """The sizes of the axes after batch and channels."""
     if x.ndim < 3:
         call.refuse(f"a tensor of {x.ndim} axes has no spatial axes behind batch and channels")
     return tuple(x.shape[2:])
@@ -77,7 +77,7 @@ def windows_of(
     pads: Any = None,
     auto_pad: str = "NOTSET",
 ) -> Windows:
-    """The windows that attributes describe, for tensors of these spatial sizes."""
+    """The windows from attributes, for tensors of these spatial sizes."""
     rank = len(sizes)
     found = Windows(
         _numbers(call, "kernel_shape", kernel, rank),
@@ -106,13 +106,13 @@ def pairs(call: Call, pads: Any, rank: int) -> Pairs:
 
 
 def share(total: Any, auto_pad: str) -> tuple[Any, Any]:
-    """Padding cut into what stands before and behind; the odd one behind for ``SAME_UPPER``."""
+    """Padding split into before and after; an odd one goes after for ``SAME_UPPER``."""
     less = total // 2
     return (less, total - less) if auto_pad == "SAME_UPPER" else (total - less, less)
 
 
 def _same(sizes: tuple[Any, ...], found: Windows, auto_pad: str) -> Pairs | None:
-    """The padding that gives ``ceil(size / stride)`` windows; None where it is not known."""
+    """The padding for ``ceil(size / stride)`` windows; None if it is not known."""
     made = []
     for size, reach, step in zip(sizes, found.reach, found.strides, strict=True):
         total = (-(-size // step) - 1) * step + reach - size
@@ -123,14 +123,14 @@ def _same(sizes: tuple[Any, ...], found: Windows, auto_pad: str) -> Pairs | None
 
 
 def padding_of(sizes: tuple[Any, ...], found: Windows) -> str | Pairs:
-    """The padding as our ops take it, in a word where there is one for it."""
+    """The padding in the form of our ops, as a word if possible."""
     if not any(map(any, found.pads)):
         return "valid"
     return "same" if found.pads == _same(sizes, found, "SAME_UPPER") else found.pads
 
 
 def tap_slices(call: Call, x: Any, windows: Windows, out: tuple[Any, ...]) -> Iterator[Any]:
-    """For each place in the window the elements of a padded (n, c, *spatial) tensor there."""
+    """For each offset in the window, the elements of a padded (n, c, *spatial) tensor."""
     check_steps(call, *windows.kernel)
     for tap in windows.taps():
         index: list[Any] = [slice(None), slice(None)]
@@ -140,7 +140,7 @@ def tap_slices(call: Call, x: Any, windows: Windows, out: tuple[Any, ...]) -> It
 
 
 def _tap(place: int, dilation: int, step: int, count: Any) -> slice:
-    """The elements of an axis that stand at one place in its windows."""
+    """The elements of an axis at one offset of its windows."""
     first = place * dilation
     return slice(first, first + (count - 1) * step + 1, step)
 
