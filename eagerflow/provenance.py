@@ -94,7 +94,7 @@ def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str
     key = getattr(target, "_key", None)
     if type(getattr(target, "_kind", None)) is SymbolicKind:
         return (
-            "the target stands for what a model is to compute, and a tape records what is "
+            "the target is a symbolic value of a model, and a tape records what is "
             "computed: call the model on tensors under the tape"
         )
     if not keys:

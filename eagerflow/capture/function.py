@@ -386,7 +386,7 @@ class Function:
             is_right = False
         if not is_right:
             given = given._replace(literal=True)
-            reason = "numbers that the other graph is not right for"
+            reason = "numbers for which the other graph is not valid"
             entry = self._found(self._key(given), given, reason)
         for i, place in entry.updated.items():
             if isinstance(given.leaves[i], np.ndarray):
@@ -543,9 +543,9 @@ class Function:
         guard = ledger.changed()
         if guard is not None:
             raise CaptureError(
-                f"the function itself changes what it reads: {guard.change()}",
+                f"the function itself changes values that it reads: {guard.change()}",
                 op=self._name(),
-                hint="keep what changes from call to call in an ef.Variable",
+                hint="keep values that change between calls in an ef.Variable",
             )
 
     def _run(

@@ -428,7 +428,7 @@ class Trace(Secluded):
         parts = leaf if isinstance(leaf, set | frozenset) else held.values() if held else ()
         if not isinstance(leaf, type | ModuleType) and any(self._is_own(x) for x in parts):
             raise CaptureError(
-                f"{self.name!r} returns a {type(leaf).__name__} that holds what it computed",
+                f"{self.name!r} returns a {type(leaf).__name__} that holds computed values",
                 expected="tensors, and lists, tuples, named tuples and dicts of them",
                 hint="return its parts, as a dict or a typing.NamedTuple, and make the "
                 f"{type(leaf).__name__} outside",

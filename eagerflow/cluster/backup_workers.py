@@ -326,7 +326,7 @@ class BackedStep:
             words = (
                 f"ParameterServer(backup_workers={self._backups.count}) sends {cell.name!r} whole, "
                 f"to each worker and back in each step: {whole:,} bytes, of which it looks up "
-                f"{rows:,}; without backup workers a table with a sparse gradient stays where it is"
+                f"{rows:,}; without backup workers a table with a sparse gradient is not sent"
             )
             frame = user_frame(sys._getframe(1))
             place = frame.f_code.co_filename, frame.f_lineno

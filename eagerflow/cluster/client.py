@@ -696,7 +696,7 @@ def _result(done: SimpleQueue[Any]) -> Any:
 
 
 def _lost(problem: str, received: str) -> TaskLostError:
-    hint = "run again: another process takes its place"
+    hint = "run again: another process replaces it"
     return TaskLostError(problem, received=received, hint=hint)
 
 

@@ -281,7 +281,7 @@ def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
     """Raise ArgumentError for an invalid number of backups, or an impossible repetition."""
     if repeats and mode == "synchronous" and count == 0:
         raise ArgumentError(
-            "all workers come in one order in each step: there is nothing to repeat",
+            "all workers run in a fixed order in each step: there is nothing to repeat",
             op="ParameterServer",
             argument="schedule",
             hint="mode='asynchronous', or backup_workers",

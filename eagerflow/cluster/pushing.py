@@ -125,10 +125,10 @@ class Compute(Replication):
         used = {v for node in nodes for v in node.values()} | set(known)
         if not used.isdisjoint(self.shared.values()):
             raise CaptureError(
-                "the step goes on from a mean over all workers, for which each would have to wait",
+                "the step continues from a mean over all workers, so each would have to wait",
                 op=self.first.name,
                 hint="mode='synchronous' without backups; or layers with synchronized=False, and "
-                "a step that returns what follows from its own examples",
+                "a step that only returns values of its own examples",
             )
         self.copies = {key: c for key, c in self.copies.items() if c.value in used or c.assigned}
         self._rows = {node: cell for node, cell in self._rows.items() if cell.value in used}

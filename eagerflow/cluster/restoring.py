@@ -82,8 +82,8 @@ class Restoring:
             names = ", ".join(one.name for one in own[:MAX_NAMES])
             more = f" and {len(own) - MAX_NAMES} more" if len(own) > MAX_NAMES else ""
             warnings.warn(
-                f"{task} was lost, and with it what no other task has: {names}{more} are as after "
-                "the last merge (in fit: at the begin of the epoch), and the step is made again; "
+                f"{task} was lost, with data that no other task has: {names}{more} are as after "
+                "the last merge (in fit: at the start of the epoch), and the step is repeated; "
                 "Cluster(..., redundant=True) or ef.nn.callbacks.BackupAndRestore loses nothing",
                 stacklevel=4,
             )
@@ -119,5 +119,5 @@ class Restoring:
             ago = steps - self._saved.steps
             after = f"{restored} Variables are as in {self._saved.path.name}, {ago} steps ago"
         else:
-            after = "what it had counted since the last merge is lost, and its step is made again"
+            after = "its counts since the last merge are lost, and its step is repeated"
         warnings.warn(f"{', '.join(by_task(lost))} was lost: {after}", stacklevel=3)

@@ -29,7 +29,7 @@ def retried(cluster: Any, times: int, call: Callable[[], Any], restore: Callable
         except TaskLostError as error:
             if not times:
                 raise
-            _log.warning("%s: what it was part of is made again", error.problem)
+            _log.warning("%s: its call is repeated", error.problem)
         times -= 1
         cluster.wait(WAIT_SECONDS)
         restore()

@@ -41,7 +41,7 @@ def in_turn(events: Iterable[Event], workers: int) -> None:
                 f"worker {event.worker} does not pull and push in turn",
                 op="ParameterServer",
                 argument="schedule",
-                expected="what strategy.schedule was of a training that has ended",
+                expected="strategy.schedule of a training that has ended",
             )
         has_pulled[event.worker] = not has_pulled[event.worker]
 
@@ -69,7 +69,7 @@ def _no_schedule(given: object, workers: int) -> ArgumentError:
 def schedule_ended(past: Sequence[Event]) -> SessionError:
     """The error of a schedule without further events while there is more work."""
     return SessionError(
-        "the schedule has come to its end, and there is more to do",
+        "the schedule has ended, and there is more to do",
         op="ParameterServer",
         argument="schedule",
         received=f"{len(past)} events",

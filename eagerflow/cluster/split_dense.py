@@ -65,7 +65,7 @@ class SplitDense(Layer):
         self._check("layer", layer)
         expected = f"from 1 to {layer.units} devices, for as many units"
         fits = 1 <= len(self.devices) <= layer.units
-        wrong = "not what units can be divided over"
+        wrong = "not a list that units can be divided over"
         require(fits, self.devices, wrong, self._label, "devices", expected)
         sizes = [len(part) for part in np.array_split(np.arange(layer.units), len(self.devices))]
         seams = [slice(*ends) for ends in pairwise([0, *accumulate(sizes)])]
@@ -81,7 +81,7 @@ class SplitDense(Layer):
             self._check("then", then)
             fits, expected = not then.built or then.width == layer.units, f"{layer.units} inputs"
             require(fits, then, "not of as many inputs", self._label, "then", expected)
-            expected = "an activation that looks at each number by itself"
+            expected = "an elementwise activation"
             alone = _looks_at_each(layer.activation)
             require(alone, layer, "not to be activated in parts", self._label, "layer", expected)
             self.rows = [

@@ -80,7 +80,7 @@ class Positions:
         for node in self.graph.nodes:
             if self.varies(node) and any(x in self._late for x in node.values()):
                 raise CaptureError(
-                    "the step goes on from a mean over all micro-batches, which is there only "
+                    "the step continues from a mean over all micro-batches, available only "
                     "when all of them have passed",
                     op=node.op.name,
                     at=node.place or None,

@@ -119,7 +119,7 @@ class _Check:
         shape, dtype = getattr(held, "shape", None), getattr(held, "dtype", None)
         if value.node is not None or shape != value.shape or dtype != value.dtype:
             self.fail(
-                f"the constant {value.name} is not what it holds",
+                f"the constant {value.name} does not match its array",
                 received=_described(held),
                 expected=type_text(value),
             )
@@ -141,7 +141,7 @@ class _Check:
         value = cell.assigned
         assert value is not None
         if value not in self.known:
-            self.fail(f"what Variable {cell.name} is to have is not a value of the graph: {value}")
+            self.fail(f"the new value of Variable {cell.name} is not in the graph: {value}")
         if not _same(value, cell.value):
             self.fail(
                 f"the value assigned to Variable {cell.name} does not match it",
@@ -252,7 +252,7 @@ class _Check:
         if found is not None:
             name, words = found
             self.fail(
-                f"the attribute {name} is not what the op takes",
+                f"the attribute {name} is not valid for the op",
                 node,
                 received=short_repr(given[name]),
                 expected=words,
@@ -267,7 +267,7 @@ class _Check:
         said = tuple((v.shape, v.dtype) for v in node.outputs)
         if said != tuple((s.shape, s.dtype) for s in inferred):
             self.fail(
-                "its outputs are not what the op gives",
+                "its outputs are not those of the op",
                 node,
                 received=", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs) or "none",
                 expected=", ".join([type_text(x) for x in inferred]),

@@ -53,7 +53,7 @@ def why_generated(node: Node) -> str:
     """The reason for a generated kernel."""
     if is_large(node):
         return f"{stated_cost(node).flops:,} operations"
-    return "in one call with the steps beside it"
+    return "in one call with neighbouring steps"
 
 
 def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool) -> str:
@@ -66,7 +66,7 @@ def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool
         return f"{node.op.name} has no kernel of its own"
     if into is None:
         return f"no kernel multiplies {next(node.values()).dtype.name}"
-    few = f"fewer than {MIN_SEGMENT_STEPS} steps beside each other have machine code"
+    few = f"fewer than {MIN_SEGMENT_STEPS} consecutive steps have machine code"
     if _has_vector(node):
         return f"a factor is a vector, and {few}"
     return f"{stated_cost(node).flops:,} operations are few, and {few}"

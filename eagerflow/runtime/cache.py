@@ -152,7 +152,7 @@ def _first_frame_outside(frame: FrameType) -> FrameType:
 
 def _complain_of(error: Exception, path: str | None) -> None:
     _complain(
-        f"trouble with the folder of compiled kernels ({path}), so kernels are compiled anew: "
+        f"trouble with the folder of compiled kernels ({path}), so kernels are compiled again: "
         f"{error}. Set EAGERFLOW_CACHE to a folder that only you can write to, or to 'off'"
     )
 

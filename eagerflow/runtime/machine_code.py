@@ -228,7 +228,7 @@ def _object_beside_others(code: str, target: Target) -> bytes:
         machine = _machine(target, _local.place)
         found = _emitter()(machine, module.own, 1, ctypes.byref(problem))
         if not found:
-            raise RuntimeError(f"LLVM makes no code of a module: {problem.value!r}")
+            raise RuntimeError(f"LLVM cannot compile a module: {problem.value!r}")
         try:
             start, size = library.LLVMPY_GetBufferStart(found), library.LLVMPY_GetBufferSize(found)
             return ctypes.string_at(start, size)

@@ -71,7 +71,7 @@ class Inner(Trace):
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
         error = CaptureError(
-            f"what {self.name!r} computes comes out of its results alone",
+            f"values of {self.name!r} are only available through its results",
             op=name,
             hint="return the value from the function of the loop or branch, and write it outside",
         )

@@ -175,7 +175,7 @@ def _vjp(
     return (*parts, *(None,) * (len(operands) - len(parts)))
 
 
-_vjp.stated = "its gradient is what its graph says"  # type: ignore[attr-defined]
+_vjp.stated = "its gradient is given by its graph"  # type: ignore[attr-defined]
 
 
 def _batch(

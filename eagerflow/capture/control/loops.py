@@ -79,7 +79,7 @@ def _spec(
     flag = results_of(test, operands, lambda i: f"operands[{i}]")
     if [(s.shape, s.dtype.kind) for s in flag] != [((), "b")]:
         raise DTypeError(
-            "it does not give one bool without axes",
+            "its result is not a single bool without axes",
             argument="cond",
             received=", ".join([summary(x) for x in flag]) or "nothing",
             expected="bool()",
@@ -127,7 +127,7 @@ def _vjp(
             op="while_loop",
             argument="maximum_iterations",
             received="maximum_iterations=None",
-            expected="an upper bound, since what each iteration computes is kept",
+            expected="an upper bound, since the values of each iteration are kept",
             hint="ef.while_loop(cond, body, init, maximum_iterations=n), or ef.fori_loop with "
             "bounds that are Python integers, or ef.scan; ef.jvp works without",
         )

@@ -56,7 +56,7 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
             received=f"{function_name(f)}{inspect.signature(f)}",
             expected=f"a function {argument}({takes})",
             at=place_of(f),
-            hint="values that belong together are one argument: a tuple, list or dict of them",
+            hint="pass related values as one argument: a tuple, list or dict of them",
         ) from None
 
 

@@ -181,7 +181,7 @@ def while_errors(rng: Any) -> list[ErrorSample]:
     return [
         ErrorSample((n, x, n), good, CaptureError, "3 values for a graph of 4 inputs"),
         ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "does not match its input"),
-        ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "one bool"),
+        ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "not a single bool"),
         ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "does not match its input"),
         ErrorSample((n, x, n, x), good | {"maximum_iterations": -1}, ShapeError, "negative"),
         *misfits((n, x, n, x), good),

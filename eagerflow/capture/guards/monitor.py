@@ -207,7 +207,7 @@ class Monitor(ScopeGuard):
     def ledger(self) -> Ledger:
         """The state that the run relied on; available once the context has ended."""
         if self._ledger is None:
-            raise EagerflowError("the ledger is there once the Monitor is left")
+            raise EagerflowError("the ledger is available after the Monitor has ended")
         guards = [guard for guard in self._ledger if not guard.gone]
         if len(guards) < len(self._ledger):
             self._ledger = Ledger(guards)
@@ -343,7 +343,7 @@ class Monitor(ScopeGuard):
         program = program_of(code)
         if program.unknown is not None:
             self._refuse(
-                f"{code.co_qualname} has an instruction that is not known: {program.unknown}",
+                f"{code.co_qualname} has an unknown instruction: {program.unknown}",
                 sys.version.split()[0],
                 "a version of eagerflow for this Python",
                 f"{code.co_filename}:{code.co_firstlineno}",

@@ -155,17 +155,17 @@ no_ops = Pass(
     "no_ops",
     "exact",
     without_no_ops,
-    "nodes that give back one of their inputs, bit for bit and laid out alike",
+    "nodes that return one of their inputs, bit for bit and with the same layout",
 )
 subexpressions = Pass("subexpressions", "exact", merged)
 unused_results = Pass(
     "unused_results",
     "exact",
     without_unused_results,
-    "rows of scans and results of branches that nothing needs are left out",
+    "unused rows of scans and results of branches are removed",
 )
 shared_scans = Pass(
-    "shared_scans", "exact", with_shared_scans, "one scan serves where it computes what two do"
+    "shared_scans", "exact", with_shared_scans, "one scan replaces two if it has both results"
 )
 recorded_scans = Pass(
     "recorded_scans",
@@ -180,7 +180,7 @@ recurrences = Pass(
     "recurrences",
     "fast",
     with_products_outside,
-    "products that scans make in each step are made once, before or after them, where they can be",
+    "products in each step of scans are computed once, before or after them, if possible",
 )
 pooling = Pass(
     "pooling",
@@ -199,13 +199,13 @@ stop_gradients = Pass(
     "stop_gradients",
     "final",
     without_stop_gradients,
-    "ops that matter to gradients alone are left out where none will be asked for",
+    "ops that only affect gradients are removed if none will be requested",
 )
 custom_gradients = Pass(
     "custom_gradients",
     "final",
     without_custom_gradients,
-    "functions with gradients of their own become the ops that they consist of",
+    "functions with custom gradients become the ops that they consist of",
 )
 
 ALL: dict[str, Pass] = {

@@ -68,7 +68,7 @@ class Partition:
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
     >>> ef.capture.partition(graph, ["cpu:0"]).explain("x")
-    'cpu:0: the input x comes there, as nothing is said of it'
+    'cpu:0: the input x is sent there by default'
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Partition:
             number = names[name]
             return self.placement.nodes[number], self.placement.reasons[number]
         if any(own.name == name for own in self.graph.nodes):
-            words = "it is not computed: passes have found it elsewhere, or nothing needs it"
+            words = "it is not computed: passes have merged it with another, or nothing needs it"
             return self.placement.default, words
         raise SessionError(
             f"{graph.name} has no node {name!r}",
@@ -220,10 +220,10 @@ class Partition:
             return self.placement.default, f"{value.name} is a constant: each device has it"
         number = next(k for v, k in self.placement.inputs.items() if v.name == value.name)
         if any(cell.value.name == value.name for cell in self.graph.cells):
-            return number, f"the Variable {value.name} lies there"
+            return number, f"the Variable {value.name} is there"
         if value.device is not None:
-            return number, f"the input {value.name} is said to lie there"
-        return number, f"the input {value.name} comes there, as nothing is said of it"
+            return number, f"the input {value.name} is declared there"
+        return number, f"the input {value.name} is sent there by default"
 
     def source(self) -> str:
         """The programs of all pieces as text, with the user's line beside each step."""

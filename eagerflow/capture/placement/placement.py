@@ -95,7 +95,7 @@ class _Pins:
         self.inputs = {
             v: self.default
             if v.device is None
-            else self.number(v.device, v.name, "", "it lies there")
+            else self.number(v.device, v.name, "", "it is there")
             for v in graph.all_inputs()
         }
 
@@ -227,7 +227,7 @@ class _Placing:
                 number = self.pins.inputs[cell.value]
                 self.where[maker] = number
                 self.reasons[maker] = (
-                    f"beside {cell.name}, which lies on {self.names[number]} and is "
+                    f"beside {cell.name}, which is on {self.names[number]} and is "
                     "assigned the result"
                 )
 
@@ -356,8 +356,8 @@ class _Placing:
                 if found.seconds <= best.seconds * (1 - 1e-9):
                     best, where = found, whole
                     words = (
-                        f"with all that is free: the whole takes {seconds_text(found.seconds)} so, "
-                        f"and {seconds_text(split)} where each node goes to its earliest finish"
+                        f"with all free nodes: the whole takes {seconds_text(found.seconds)}, "
+                        f"and {seconds_text(split)} if each node goes to its earliest finish"
                     )
                     reasons = [reason or words for reason in fixed_reasons]
         node_devices = [0] * len(self.graph.nodes)

@@ -57,7 +57,7 @@ class CostReport(NamedTuple):
         elif self.worth:
             lines.append(f"  worth it: {self.one / self.seconds:.2f} times as fast as one device")
         else:
-            lines.append(f"  not worth it: {self.alone} alone would do")
+            lines.append(f"  not worth it: {self.alone} alone is enough")
         return "\n".join(lines)
 
 

@@ -220,7 +220,7 @@ class Decoder:
                 f"the file has another version of the op {name!r}",
                 received=f"version {short_repr(version)}",
                 expected=f"version {op.version}",
-                hint="update eagerflow" if newer else "save the graph anew with this eagerflow",
+                hint="update eagerflow" if newer else "save the graph again with this eagerflow",
             )
         return name, op
 
@@ -463,7 +463,7 @@ class _Reading:
         attributes, bodies = decoder.attributes(row.attributes, op)
         inputs = tuple([self._argument(x) for x in row.inputs])
         if op.family != "elementwise" and any(type(x) is list for x in row.inputs):
-            fail(f"{op.name} takes tensors alone, and a number is among its inputs")
+            fail(f"{op.name} only takes tensors, and a number is among its inputs")
         node = Node(op, inputs, attributes, name, decoder.source(row.source), row.device)
         _few_results(node, len(made))
         decoder.spend(len(made) * (1 + len(name) // 8))

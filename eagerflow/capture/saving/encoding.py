@@ -177,8 +177,8 @@ class Encoder:
                 fail(
                     f"{op.name!r} is a function of your own and cannot be saved",
                     received=f"node {short_repr(node.name)}",
-                    expected="ops that are registered, as those of eagerflow are",
-                    hint="write it with ef ops alone, without ef.custom_gradient",
+                    expected="registered ops, such as those of eagerflow",
+                    hint="write it with ef ops only, without ef.custom_gradient",
                 )
             self._ops[op.name] = op.version
         try:

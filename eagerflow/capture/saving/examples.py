@@ -38,7 +38,7 @@ def made(graph: Graph, given: Iterable[Any]) -> tuple[Example, ...]:
             "a graph that assigns Variables gives different results each time",
             op="save",
             argument="examples",
-            hint="graph.prune(graph.outputs.names) keeps the outputs alone",
+            hint="graph.prune(graph.outputs.names) keeps only the outputs",
         )
     return tuple([x if isinstance(x, Example) else _made(graph, x) for x in given])
 

@@ -22,7 +22,7 @@ SERVERS = "ports of the servers"
 STALENESS = "waiting for the bound on staleness"
 UNEVEN = "uneven stages"
 BUBBLE = "bubble of the pipeline"
-RUN = "telling all what to run"
+RUN = "sending run requests"
 FAILURES = "failures and checkpoints"
 
 
