@@ -155,7 +155,7 @@ class Session:
         """Add a graph, also after runs; nodes that it shares with earlier ones stay the same.
 
         Variables with new names start with their current values. Raises
-        SessionError if a Variable of that name has another shape or dtype, and when the session
+        SessionError if the existing Variable of a name has another shape or dtype, and when the session
         is closed; nothing is added then.
         """
         with Locked(self._lock):

@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
     ``axes`` are the group's axes for those of its access map, ``position`` is that in the graph.
     ``kind`` is the reduction of a row op: "row", "column" (accumulated row by row, complete when
-    all rows are), or by "both"; it is empty for an element-wise op.
+    all rows are), or "both"; it is empty for an element-wise op.
     """
 
     node: Node

@@ -6,7 +6,7 @@ classes, each used again for the next array that fits.
 
 An array from the pool is a plain NumPy array. It and all its views, including those made by
 ``memoryview``, DLPack or ``np.frombuffer``, keep one inner array alive, and a weak reference to
-the latter tells when the block is free. Addresses keep nothing alive: one read from
+the latter reports when the block is free. Addresses keep nothing alive: one read from
 ``array.ctypes.data`` or ``__array_interface__`` is valid no longer than the array.
 
 The inner array is of NumPy's own class, which the garbage collector does not track: it clears

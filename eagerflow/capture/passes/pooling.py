@@ -3,7 +3,7 @@
 A relu does not change which element of a window is the largest. It can thus be applied to the
 pooled values, and in the gradient as well: ``max_pool_gradient(relu(x), g)`` and the relu's
 gradient behind it become one of ``x``, of a gradient zeroed before. An element set to 0 by a relu
-gets no gradient, whichever one of its window it is. (If a window holds NaN, as the result then
+gets no gradient, at any position of its window. (If a window holds NaN, as the result then
 does, its gradient is 0.)
 """
 

@@ -1,6 +1,6 @@
 """Cost model: rates of devices, and predictions from them.
 
-    time = call + max of  work / rate  and  bytes / rate
+    time = call + max(work / rate, bytes / rate)
 
 Products have rates by size, memory by bytes moved, elementwise ops by name.
 """

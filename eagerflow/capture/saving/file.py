@@ -149,7 +149,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
     ``path`` is a file name; links are followed. Nothing in the file is run, and none of the
     original code is needed. Devices that do not exist here are replaced
     by the current one. Raises FileFormatError for a file that is
-    damaged, of another format or from a newer version, and that cannot be read.
+    damaged, of another format or from a newer version, or that cannot be read.
 
     >>> from tempfile import TemporaryDirectory
     >>> w = ef.Variable([2.0, 3.0], name="w")

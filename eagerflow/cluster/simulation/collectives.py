@@ -34,7 +34,7 @@ class Transfer(NamedTuple):
     """The cost of an exchange: seconds of latency and on each link, and the bytes on each.
 
     ``link_bytes`` are sent by a machine to others, ``inner_bytes`` between its devices,
-    each other, all together.
+    in total.
     """
 
     latency: float = 0.0

@@ -37,7 +37,7 @@ def simulate(
     ``step_or_model`` is a captured ``ef.function`` or its graph, a Model after a step of
     training, or a ``Workload``. ``batch`` are the examples of a step over all devices, by
     default as many for each device as the step itself has; ``sizes`` are numbers for named
-    dimensions of the graph, ``seed`` that of what is drawn. Methods and their ``options``:
+    dimensions of the graph, ``seed`` that of random numbers. Methods and their ``options``:
 
     - ``"all-reduce"``: ``algorithm`` (``"ring"``, ``"tree"``, ``"halving"``, ``"hierarchical"``, by
       default the fastest), ``bucket`` in bytes, ``overlap`` with the backward pass, ``sharded``
