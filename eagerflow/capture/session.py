@@ -154,9 +154,9 @@ class Session:
     def extend(self, graph: Graph) -> None:
         """Add a graph, also after runs; nodes that it shares with earlier ones stay the same.
 
-        Variables with new names start with their current values. Raises
-        SessionError if the existing Variable of a name has another shape or dtype, and when the session
-        is closed; nothing is added then.
+        Variables with new names start with their current values. Raises SessionError if the
+        existing Variable of a name has another shape or dtype, and when the session is closed;
+        nothing is added then.
         """
         with Locked(self._lock):
             self._check_open("extend")
