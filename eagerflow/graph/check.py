@@ -141,7 +141,7 @@ class _Check:
         value = cell.assigned
         assert value is not None
         if value not in self.known:
-            self.fail(f"the new value of Variable {cell.name} is not in the graph: {value}")
+            self.fail(f"the new value of Variable {cell.name} is not a value of the graph: {value}")
         if not _same(value, cell.value):
             self.fail(
                 f"the value assigned to Variable {cell.name} does not match it",

@@ -51,7 +51,7 @@ class StateText:
         for name, tensor in initial.items():
             place, dtype = container.places.get(tensor), values[name].dtype
             if place is None:
-                fail("there is no tensor for an initial value of the state")
+                fail("there is no such tensor for an initial value of the state")
             shape = shape_as(place, dtype)
             self._entries[name] = Entry(tensor, shape, dtype, current_device())
         self.tensors = [entry.tensor for entry in self._entries.values()]
