@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 _collects = gc.isenabled()
-gc.disable()  # importing makes no garbage, and looking for some takes a sixth of the time
+gc.disable()  # importing creates no garbage, and collections take a sixth of the time
 try:
     # First, and from here: deep in our own chain of imports, NumPy's took 15 ms longer.
     import numpy
@@ -56,7 +56,7 @@ try:
 finally:
     if _collects:
         if not gc.get_freeze_count():
-            # What was imported becomes old at once; else all of it would be looked at right now.
+            # Imported objects move to the oldest generation; otherwise all would be scanned now.
             gc.freeze()
             gc.unfreeze()
         gc.enable()
@@ -89,11 +89,11 @@ def tensor(obj: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A Tensor of the values of ``obj``, sharing memory where it can.
+    """A Tensor of the values of ``obj``, sharing memory if possible.
 
     ``obj``, ``dtype`` and ``device`` are as for ``ef.tensor``. ``copy=True`` always copies,
-    ``copy=False`` raises where a copy is needed, None copies only then. What is written into a
-    shared array shows in the tensor, also where captured code holds it; a tape may have used the
+    ``copy=False`` raises if a copy is needed, None copies only then. Writes to a
+    shared array are visible in the tensor, including in captured code; a tape may have used the
     old values.
 
     >>> ef.asarray(np.arange(3)).dtype
@@ -110,16 +110,16 @@ _LAZY = (
     "serving",
     "summary",
     "testing",
-)  # loaded when they are first used, to keep the import short
+)  # loaded at first use, to keep the import short
 _OPS = ("fft", "signal")  # modules of functions, loaded late as well
 _NOTEBOOK = ("load_ipython_extension", "unload_ipython_extension")  # IPython asks for them
 _CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
 
 
 def __getattr__(name: str) -> Any:
-    """What is loaded when it is first used; then the module has it.
+    """Load an attribute at first use; then the module has it.
 
-    Were this called at each use, ``getattr`` with a default would take the AttributeError of a
+    If this were called at each use, ``getattr`` with a default would take the AttributeError of a
     signal handler in here for a missing name.
     """
     found = globals()[name] = _loaded(name)

@@ -23,7 +23,7 @@ from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
 
 
 class BatchedArray:
-    """Stands in a Tensor for one example; ``tensor`` holds them all along its first axis."""
+    """The content of a Tensor for one example; ``tensor`` holds all along its first axis."""
 
     __slots__ = ("level", "tensor")
     __array_ufunc__ = None
@@ -48,7 +48,7 @@ class BatchedArray:
         return self.tensor.dtype
 
     def refuse(self, how: str) -> None:
-        """Raise the error of code that wants the value of one example."""
+        """Raise the error for code that needs the value of one example."""
         refuse_symbol(how, "inside vmap it has a different value for each example")
 
 
@@ -57,14 +57,14 @@ class Batching(Recorder):
 
     def __init__(self, size: DimLike, level: object = None) -> None:
         self.size = size
-        self.level = level or object()  # what its values belong to
+        self.level = level or object()  # identifies its values
 
     def again(self) -> Batching:
-        """A recorder for the values of this one, to be put around code that runs later."""
+        """A recorder for the values of this one, for code that runs later."""
         return Batching(self.size, self.level)
 
     def wrap(self, tensor: Tensor) -> Tensor:
-        """The Tensor that stands for one example of ``tensor``'s first axis."""
+        """The Tensor for one example of ``tensor``'s first axis."""
         return new_tensor(BatchedArray(tensor, self.level), tensor._kind)
 
     def holds(self, value: Any) -> bool:
@@ -74,7 +74,7 @@ class Batching(Recorder):
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         batched = tuple(self.holds(x) for x in args)
-        # A random op draws for each example, also from a state that they share.
+        # A random op draws for each example, even from a shared state.
         if not any(batched) and op.family != "random":
             return below(self.outer, op, args, attributes)
         if isinstance(op.batch, Missing):
@@ -152,12 +152,12 @@ class Batching(Recorder):
 def vmap(
     f: Callable[..., Any], in_axes: int | Sequence[int | None] = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """``f``, made for one example, as a function of a whole batch of them.
+    """``f``, written for one example, as a function of a whole batch.
 
-    ``in_axes`` says along which axis each argument holds its examples: an integer for all,
+    ``in_axes`` is the axis of each argument with its examples: an integer for all,
     or a tuple with an integer or None (the same value for all) for each argument;
-    ``out_axes`` is where the results hold theirs. Arguments and results may be nests.
-    Raises ShapeError where the arguments hold different numbers of examples.
+    ``out_axes`` is the axis of the results. Arguments and results may be nests.
+    Raises ShapeError if the arguments have different numbers of examples.
 
     >>> dot = lambda a, b: (a * b).sum()
     >>> ef.vmap(dot, in_axes=(0, None))(ef.ones((2, 3)), ef.arange(3.0))

@@ -1,4 +1,4 @@
-"""Anything a user may hand in, as a Tensor."""
+"""Conversion of arbitrary arguments to Tensors."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def as_tensor(
 ) -> Tensor:
     """``obj`` as a Tensor of this dtype on this device.
 
-    Tensors, NumPy arrays and what offers ``__dlpack__`` or ``__array__`` keep their dtype;
-    Python floats become float32, ints int64. ``copy=True`` gives memory of its own,
-    ``copy=None`` shares where it can, ``copy=False`` raises where it cannot. ``kept=False``
-    promises that the Tensor is used at once and goes.
+    Tensors, NumPy arrays and objects with ``__dlpack__`` or ``__array__`` keep their dtype;
+    Python floats become float32, ints int64. ``copy=True`` allocates new memory,
+    ``copy=None`` shares if possible, ``copy=False`` raises if it is not. ``kept=False``
+    promises that the Tensor is used at once and dropped.
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None:
@@ -55,7 +55,7 @@ def as_tensor(
         return _from_tensor(obj, wanted, device, copy)
     place = as_device(device)
     if isinstance(obj, list | tuple) and any(issubclass(c, Operators) for c in _leaf_types(obj)):
-        # Numbers meet the tensors in the dtype that these have, or take the one wanted.
+        # Numbers take on the dtype of the tensors they meet, or the one wanted.
         if wanted is None and (kind := number_type(obj)) is not None:
             wanted = default_dtype(kind)
         parts = obj if wanted is None else [as_tensor(x, wanted, device) for x in obj]
@@ -92,13 +92,13 @@ def _from_tensor(
             raise ArgumentError(f"copy=False, but {tensor.dtype} to {dtype} needs a copy")
         tensor = ops["astype"].call(tensor, dtype)
     if copy and is_shared(tensor._array):
-        tensor = ops["where"].call(True, tensor, tensor)  # a copy through which gradients pass
-    return tensor  # immutable, so a copy could not be told from the original
+        tensor = ops["where"].call(True, tensor, tensor)  # a copy that gradients pass through
+    return tensor  # immutable, so a copy would be indistinguishable
 
 
 def _leaf_types(items: Any, depth: int = 0) -> set[type]:
-    """The types of what is in a nest of lists and tuples."""
-    if depth > MAX_DEPTH:  # it may hold itself, and twice at that, so go no further
+    """The types of the items of a nest of lists and tuples."""
+    if depth > MAX_DEPTH:  # it may contain itself, even twice, so go no further
         raise ShapeError("the lists are nested too deeply", expected=f"at most {MAX_DEPTH} levels")
     found = set(map(type, items))
     nests = {cls for cls in found if issubclass(cls, list | tuple)}
@@ -109,10 +109,10 @@ def _leaf_types(items: Any, depth: int = 0) -> set[type]:
 
 
 def number_type(obj: Any) -> type | None:
-    """bool, int, float or complex for a number of Python's or NumPy's; None for all else.
+    """bool, int, float or complex for a Python or NumPy number; None for everything else.
 
-    Of a nest of lists and tuples it is the widest of the numbers in it, None where something
-    else is in it. Arrays in a nest count like the numbers in them.
+    For a nest of lists and tuples it is the widest of its numbers, None if it has other
+    items. Arrays in a nest count like the numbers in them.
     """
     if not isinstance(obj, list | tuple):
         return obj.python if type(obj) is Number else _type_kind(type(obj))
@@ -144,7 +144,7 @@ is_foreign_array: Callable[[type], bool] = lru_cache(256)(_is_foreign_array)
 
 
 def own_dtype(obj: Any) -> DType:
-    """The dtype of a tensor or an array, and what numbers get where nothing else says it."""
+    """The dtype of a tensor or an array, and the default of numbers."""
     if type(obj) is Tensor:
         return obj._kind.dtype
     found: DType | None = getattr(obj, "dtype", None)
@@ -153,9 +153,9 @@ def own_dtype(obj: Any) -> DType:
 
 
 def join_numbers(dtype: DType | None, numbers: Sequence[Any]) -> DType | None:
-    """The dtype in which numbers meet tensors of ``dtype``, or each other where it is None.
+    """The dtype of numbers next to tensors of ``dtype``, or next to each other if it is None.
 
-    Those of NumPy's have one of their own, which counts where no tensor says another.
+    NumPy numbers have dtypes of their own, which count if there are no tensors.
     """
     if not numbers:
         return dtype
@@ -169,20 +169,20 @@ def join_numbers(dtype: DType | None, numbers: Sequence[Any]) -> DType | None:
 
 
 def plain_number(obj: Any) -> Any:
-    """A number of NumPy's as the Python number that it counts like; all else as it is."""
+    """A NumPy number as the Python number that it counts as; everything else unchanged."""
     kind = _type_kind(type(obj)) if isinstance(obj, np.generic) else None
     return obj if kind is None else kind(obj)
 
 
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
-    """A Tensor of a NumPy array's values; the memory is shared where the device can."""
+    """A Tensor of a NumPy array's values; the memory is shared if the device can."""
     backend = device.backend
     array = backend.asarray(values, as_dtype(values.dtype), device.index)
     return new_tensor(backend.copy(array) if copy else array, device.kind(array.dtype))
 
 
 def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], bool]:
-    """A NumPy array of a dtype that eagerflow knows, and whether it alone has its memory."""
+    """A NumPy array of a supported dtype, and whether it is the only owner of its memory."""
     cls = type(obj)
     own = cls in SCALARS or isinstance(obj, list | tuple | np.generic)
     kind = None if hasattr(obj, "dtype") else number_type(obj)
@@ -190,13 +190,13 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
         dtype = default_dtype(kind)
     array = _read(obj, kind is not None)
     if kind is int and array.dtype.kind not in "iu" and dtype is not None:
-        return _whole_numbers(obj, dtype), True  # no dtype of NumPy's holds them all
+        return _whole_numbers(obj, dtype), True  # no NumPy dtype holds them all
     native = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
     if native not in _KNOWN:
         _refuse(obj, array.dtype)
     if dtype is None:
         dtype = native
-        if not hasattr(obj, "dtype"):  # a range, say
+        if not hasattr(obj, "dtype"):  # such as a range
             dtype = default_dtype(_type_kind(native.type) or float)
     if array.dtype == dtype and not (own and copy is False):
         return array, own
@@ -214,7 +214,7 @@ def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
             try:
                 return np.from_dlpack(obj)
             except raised_here(BufferError, RuntimeError, TypeError):
-                if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
+                if not hasattr(obj, "__array__"):  # otherwise NumPy's DLPack, which has no bfloat16
                     raise
         return quietly(np.asarray, obj) if own else np.asarray(obj)
     except raised_here(OverflowError) as error:

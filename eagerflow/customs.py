@@ -1,8 +1,8 @@
-"""Functions with gradients of their own, for all recorders of a thread.
+"""Functions with custom gradients, for all recorders of a thread.
 
-Such a function is run once, and every recorder sees its ops. Its results then become tensors of
-their own, and each recorder notes that their gradient is what the rule says. So a rule may use
-what the function computed on the way: derivatives of the rule pass through those ops.
+Such a function is run once, and every recorder sees its ops. Its results then become separate
+tensors, and each recorder notes that the rule gives their gradient. So a rule may use
+intermediate values of the function: derivatives of the rule pass through those ops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eagerflow.tensor import Tensor, new_tensor
 
 
 class Rule:
-    """A backward function of flat gradients: one for each result in, one for each leaf of args."""
+    """A backward function of flat gradients: from those of results to those of argument leaves."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Rule:
         self.kept = getattr(backward, "kept", ())  # for the memory report
 
     def __call__(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients by the leaves of the arguments, None where there is none."""
+        """The gradients by the leaves of the arguments, None if there is none."""
         parts = self._backward(tree.unflatten(self._structure, gradients))
         parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
         nests = self._nest.children
@@ -47,7 +47,7 @@ class Rule:
                 op=self._name,
                 expected=f"{len(nests)}, one for each argument (None where there is none)",
             )
-        if self.takes_none:  # a rule of our own, which may give slices
+        if self.takes_none:  # an internal rule, which may return slices
             return parts
         flat = [pair for i, nest in enumerate(nests) for pair in self._by_leaf(i, nest, parts[i])]
         return tuple([self._fitting(*pair, x) for pair, x in zip(flat, self.args, strict=True)])
@@ -88,7 +88,7 @@ def _known(shape: Any) -> bool:
 
 
 def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """The value of ``f``, which returns it together with a backward function of its own."""
+    """The value of ``f``, which returns it together with a custom backward function."""
     recorder = recorder_state()[1]
     if recorder is None:
         return f(*args)[0]
@@ -104,5 +104,5 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def same(tensor: Tensor) -> Tensor:
-    """The same value as a Tensor of its own, which no recorder knows."""
+    """The same value as a new Tensor, unknown to all recorders."""
     return new_tensor(tensor._array, tensor._kind)

@@ -16,7 +16,7 @@ from eagerflow.tensor import Tensor
 
 
 class NanWatch(Recorder):
-    """Looks at the result of each op; made by ``debug_nans``."""
+    """Checks the result of each op; made by ``debug_nans``."""
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         out = below(self.outer, op, args, attributes)
@@ -36,7 +36,7 @@ class NanWatch(Recorder):
 
 
 def nans_are_watched() -> bool:
-    """Whether ``debug_nans`` is on in this thread, also around a trace."""
+    """Whether ``debug_nans`` is active in this thread, including outside of a trace."""
     recorder = recorder_state()[1]
     while recorder is not None and not isinstance(recorder, NanWatch):
         recorder = recorder.outer
@@ -59,7 +59,7 @@ def _described(value: Any) -> str:
 def debug_nans() -> NanWatch:
     """Context in which the first op that makes a NaN from numbers raises, with its line.
 
-    Gradients are watched as well. Every result is looked at, so code runs slower.
+    Gradients are checked as well. Every result is checked, so code runs slower.
     Raises EagerflowError with the op, its arguments' ranges and the user's file and line.
 
     >>> with ef.debug_nans():

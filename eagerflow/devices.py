@@ -21,7 +21,7 @@ _NAME = re.compile(
 
 
 class _DeviceType(Record):
-    """A registered type: how its backend is loaded and how many devices it has.
+    """A registered type: the loader of its backend and its number of devices.
 
     A task of a cluster has types of its own; ``task`` is its name, and ``sharing`` how many
     tasks share its machine.
@@ -40,11 +40,11 @@ class _DeviceType(Record):
 
 _types: dict[str, _DeviceType] = {}
 _tasks: dict[str, dict[str, _DeviceType]] = {}
-"""The types of devices of a cluster's tasks, which stay when it ends, as tensors keep them."""
+"""The device types of clusters' tasks, kept after the cluster ends, as tensors refer to them."""
 _lock = reentrant_lock()
 HERE = "/job:local/task:0"
 HOST_TYPE = "cpu"
-"""The type of device that each process has."""
+"""The type of device that exists in each process."""
 
 
 class Kind:
@@ -55,7 +55,7 @@ class Kind:
     def __init__(self, device: Device, dtype: DType) -> None:
         self.device = device
         self.dtype = dtype
-        self.lasting = self  # what tables may keep: the kinds of recorders go with these
+        self.lasting = self  # the kind for tables; kinds of recorders are dropped with them
         self.is_complex = dtype.kind == "c"
         self.is_inexact = is_inexact(dtype)
         self.array_type: type = device.backend.array_type
@@ -76,7 +76,7 @@ class SymbolicKind(Kind):
 
 
 class Device:
-    """A named place where tensors live, such as ``cpu:0``; one object for each place.
+    """A named device for tensors, such as ``cpu:0``; one object for each device.
 
     >>> ef.devices()[0]
     Device('cpu:0')
@@ -98,17 +98,17 @@ class Device:
 
     @property
     def full_name(self) -> str:
-        """Name with job and task, as it is used in a cluster."""
+        """Name with job and task, as used in a cluster."""
         return f"{self.task or HERE}/device:{self.type}:{self.index}"
 
     @property
     def task(self) -> str:
-        """The task of a cluster that has the device, ``"/job:ps/task:0"``; "" for this process."""
+        """The task of a cluster with this device, ``"/job:ps/task:0"``; "" for this process."""
         return self._type.task
 
     @property
     def sharers(self) -> int:
-        """How many devices of its type share the machine with it, itself among them."""
+        """The number of devices of its type that share its machine, including itself."""
         return self._type.sharing * _count(self._type)
 
     @property
@@ -142,8 +142,8 @@ def register_device_type(
     """Add a type of device, such as ``"npu"``.
 
     ``load()`` returns the backend (see ``docs/backends.md``) and is called at first use;
-    ``count()`` returns how many devices there are; ``install`` is what a user without any
-    should do. Raises DeviceError for a name that is taken or that is not an identifier.
+    ``count()`` returns the number of devices; ``install`` tells a user without any
+    what to do. Raises DeviceError for a name that is taken or that is not an identifier.
 
     >>> ef.register_device_type("cpu", load=lambda: None)
     Traceback (most recent call last):
@@ -161,7 +161,7 @@ def set_logical_devices(type: str, count: int) -> None:
     """Split a physical device into ``count`` logical ones, for trying out several devices.
 
     ``type`` is a device type such as ``"cpu"``, ``count`` at least 1. Devices that exist
-    stay as they are; the number can grow but not shrink below a device in use.
+    do not change; the number can grow but not shrink below a device in use.
 
     >>> ef.set_logical_devices("cpu", 2)
     >>> [str(d) for d in ef.devices("cpu")]
@@ -179,7 +179,7 @@ def set_logical_devices(type: str, count: int) -> None:
 
 
 def devices(type: str | None = None) -> list[Device]:
-    """All devices that can be used now, or those of one type.
+    """All available devices, or those of one type.
 
     >>> str(ef.devices("cpu")[0])
     'cpu:0'
@@ -189,7 +189,7 @@ def devices(type: str | None = None) -> list[Device]:
 
 
 def device_of(array: Any) -> Device | None:
-    """The device that holds ``array``; None where no backend in use has arrays of its type."""
+    """The device that holds ``array``; None if no active backend has arrays of its type."""
     for known in _types.values():
         if known.backend is not None and isinstance(array, known.backend.array_type):
             return _device(known, known.backend.locate(array))
@@ -226,7 +226,7 @@ def as_device(place: Device | str | None) -> Device:
     """The device that ``place`` names; None is the current device.
 
     Short (``gpu:1``, ``gpu``) and full (``/job:local/task:0/device:gpu:1``) names are
-    understood. What a partial name leaves open is as for the current device, where that
+    understood. Missing parts of a name are taken from the current device, if that
     fits the rest, or else 0. Raises DeviceError for a device that does not exist.
     """
     if place is None:
@@ -262,9 +262,9 @@ def as_device(place: Device | str | None) -> Device:
 
 
 def add_task(task: str, counts: Mapping[str, int], sharing: int = 1, own: bool = False) -> None:
-    """Make the devices of a cluster's task known, by the number of each type.
+    """Register the devices of a cluster's task, by the number of each type.
 
-    In the task's ``own`` process they are the ones that are there. Elsewhere values on them are
+    In the task's ``own`` process they are the existing ones. Elsewhere values on them are
     held in the memory of the host, until they are sent. ``sharing`` tasks share its machine.
     """
     types = _tasks.setdefault(task, {})
@@ -277,7 +277,7 @@ def add_task(task: str, counts: Mapping[str, int], sharing: int = 1, own: bool =
 
 
 def remove_task(task: str) -> None:
-    """Let the devices of a task be named no more; tensors on them stay as they are."""
+    """Remove the names of a task's devices; tensors on them stay as they are."""
     for known in _tasks.get(task, {}).values():
         known.logical = 0
 
@@ -292,7 +292,7 @@ def _devices_of(task: str) -> list[Device]:
 
 
 def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceType:
-    """The type of device that a name with a task means: that of the current device if it can."""
+    """The device type for a name with a task: that of the current device if possible."""
     task = f"/job:{match['job'] or 'local'}/task:{int(match['task'] or 0)}"
     types = {name: known for name, known in _tasks.get(task, {}).items() if _count(known)}
     name = match["type"].lower() if match["type"] else current.type
@@ -370,11 +370,11 @@ def device(name: Device | str) -> Any:
 def memory_stats(device: Device | str | None = None) -> dict[str, int]:
     """Figures of the memory on a device, such as ``bytes_in_use``.
 
-    ``device`` is a device or its name; None is the current one. On the CPU they tell of the
-    pool that large results of row-wise and element-wise ops of several steps come from:
-    ``bytes_in_use``, ``bytes_kept`` for arrays to come, ``peak_bytes_in_use``, the number of
-    ``allocations`` and of ``reuses`` of kept memory, and ``bytes_limit``, 0 for none. All other
-    memory of tensors that were made under a limit is in use too. The devices of one machine
+    ``device`` is a device or its name; None is the current one. On the CPU they describe the
+    pool for large results of row-wise ops and of fused element-wise ops:
+    ``bytes_in_use``, ``bytes_kept`` in free blocks, ``peak_bytes_in_use``, the number of
+    ``allocations`` and of ``reuses`` of kept memory, and ``bytes_limit``, 0 for none. Memory of
+    other tensors that were made under a limit counts as in use too. The devices of one machine
     share these figures. Raises DeviceError for a device that does not exist.
 
     >>> ef.memory_stats("cpu")["bytes_limit"]
@@ -385,13 +385,13 @@ def memory_stats(device: Device | str | None = None) -> dict[str, int]:
 
 
 def set_memory_limit(device: Device | str | None, size: int | None) -> None:
-    """Refuse allocations by which tensors that are made from now on, and those of the pool, would
-    have more than ``size`` bytes on a device; on a CPU without llvmlite those of the pool alone.
+    """Refuse allocations that would raise the memory of tensors made from now on, and of the pool,
+    above ``size`` bytes on a device; on a CPU without llvmlite only that of the pool.
 
     ``device`` is a device or its name, None the current one; ``size`` is in bytes, and None
-    lifts the limit. ``ef.memory_stats`` tells what counts: all memory that ops and ``ef.tensor``
-    allocate, also for a while, and none that tensors share with arrays of yours. What would
-    exceed the limit gives kept memory back first and then raises OutOfMemoryError. Raises
+    lifts the limit. ``ef.memory_stats`` shows the total: all memory that ops and ``ef.tensor``
+    allocate, even temporarily, and none that tensors share with foreign arrays. An allocation over
+    the limit frees kept memory first and then raises OutOfMemoryError. Raises
     DeviceError for a device that does not exist or whose library has no limits, and
     ArgumentError for a size that is not a number of bytes.
 
@@ -409,7 +409,7 @@ def set_memory_limit(device: Device | str | None, size: int | None) -> None:
 
 
 def empty_cache(device: Device | str | None = None) -> None:
-    """Give memory back to the system that is kept for tensors to come.
+    """Return memory kept for later tensors to the system.
 
     ``device`` is a device or its name, None the current one. Tensors keep theirs. Raises
     DeviceError for a device that does not exist.

@@ -1,7 +1,7 @@
 """Symbolic dimensions: polynomials in named sizes, with integer coefficients.
 
 ``Dim("batch") * 3 + 1`` is a size like any other: it is compared, added, multiplied and
-divided. What is not known is refused rather than guessed.
+divided. Questions about unknown sizes raise errors rather than guess.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Dim:
 
     @staticmethod
     def _make(terms: _Terms, *parents: DimLike) -> DimLike:
-        # In one order, so that equal dimensions read alike, also within quotients.
+        # In a fixed order, so that equal dimensions have the same text, even within quotients.
         order = sorted((m for m in terms if terms[m]), key=lambda m: (-len(m), m))
         terms = {monomial: terms[monomial] for monomial in order}
         if not terms:
@@ -142,7 +142,7 @@ class Dim:
         return "".join(parts)
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
-        """The number that this dimension is when its names have the given sizes."""
+        """The value of this dimension for given sizes of its names."""
         total = 0
         for monomial, factor in self._terms.items():
             for atom in monomial:

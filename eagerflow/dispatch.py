@@ -1,9 +1,9 @@
 """The hot path: from a user's call to the kernel, and to the recorders.
 
-``bind`` makes the function that users call. It asks once for the recorders. Without a
-recorder, or with one that only appends, it calls the kernel at once; what does not fit
-(Variables, arrays, mixed dtypes, unknown kinds) takes the long way through ``canonical``,
-and errors are explained after they happened, never looked for before.
+``bind`` makes the function that users call. It checks once for recorders. Without a
+recorder, or with one that only appends, it calls the kernel at once; other arguments
+(Variables, arrays, mixed dtypes, unknown kinds) take the slow path through ``canonical``,
+and errors are explained after they happened, never checked for in advance.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _COMMAND = os.path.join(_FOLDER, "cli", "")
 
 
 class _Internal(dict[str, bool]):
-    """Whether a file, which may be any, is one of this package: a line in it is not the user's.
+    """Whether a file belongs to this package: its lines are not the user's.
 
-    Those of the command are not, which is written as a user would write it.
+    Files of the command do not count, as they are written like user code.
     """
 
     def __missing__(self, file: str) -> bool:
-        if len(self) >= MAX_PASSED:  # code that is made has names without end
+        if len(self) >= MAX_PASSED:  # generated code has an unbounded number of names
             self.clear()
         return self.setdefault(file, file.startswith(_FOLDER) and not file.startswith(_COMMAND))
 
@@ -71,7 +71,7 @@ internal = _Internal()
 
 Call = Callable[..., Any]
 OF_OPERATORS = inspect.signature(lambda self, other, /: None)
-MAX_PASSED = 1024  # calls that an op remembers as fine
+MAX_PASSED = 1024  # arguments that an op remembers as valid
 
 
 # The three shapes of a bound op ------------------------------------------------------------
@@ -81,7 +81,7 @@ def bind_unary(op: Op) -> Call:
     """The function for one array and no attributes."""
     table = op.table
     keep_x, keep_y = op.kept[0], "y" in op.saves
-    keep_shape = op.family != "elementwise"  # else it is that of the result
+    keep_shape = op.family != "elementwise"  # otherwise it is that of the result
 
     def call(x: Any, /) -> Any:
         if not process.recorders:
@@ -94,7 +94,7 @@ def bind_unary(op: Op) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except raised_here(Exception):  # the long way succeeds, or explains
+            except raised_here(Exception):  # the slow path succeeds, or explains
                 pass
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
@@ -129,9 +129,9 @@ def bind_unary(op: Op) -> Call:
 
 
 def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> Call:
-    """The function for two arrays and no attributes; an ``operator`` may leave it to others.
+    """The function for two arrays and no attributes; an ``operator`` may defer to other types.
 
-    ``watched`` hands the call to a recorder, if that takes more than ``_watched``.
+    ``watched`` passes the call to a recorder, if that needs more than ``_watched``.
     """
     table, (keep_1, keep_2), keep_y = op.table, op.kept, "y" in op.saves
 
@@ -156,7 +156,7 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
                 y._kind = kind
                 y._key = None
                 return y
-            except raised_here(Exception):  # the long way succeeds, or explains
+            except raised_here(Exception):  # the slow path succeeds, or explains
                 pass
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
@@ -210,7 +210,7 @@ def bind_attribute(op: Op) -> Call:
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
-            except raised_here(Exception):  # the long way succeeds, or explains
+            except raised_here(Exception):  # the slow path succeeds, or explains
                 pass
         return _long(op, (x, value), {})
 
@@ -237,7 +237,7 @@ def bind_general(op: Op) -> Call:
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
-            except raised_here(Exception):  # the long way succeeds, or explains
+            except raised_here(Exception):  # the slow path succeeds, or explains
                 pass
         return _long(op, args, attributes)
 
@@ -251,7 +251,7 @@ def bind(op: Op) -> Call:
 
 
 def bind_operator(op: Op, in_place: bool = False) -> Call:
-    """The method for Python's operator: what comes before tensors gets to compute it."""
+    """The method for Python's operator: objects with priority over tensors may handle it."""
     if _shape_of_call(op) is not bind_binary:
         return op.call  # type: ignore[no-any-return]
     call = _named(op, bind_binary(op, True, _watched_in_place if in_place else None))
@@ -279,22 +279,22 @@ def _shape_of_call(op: Op) -> Callable[[Op], Call]:
 
 
 def _with_keywords(op: Op, x: Any, value: Any, more: dict[str, Any]) -> Any:
-    """A call with keywords of others, and perhaps with a device for the result."""
+    """A call with keywords of other libraries, and possibly with a device for the result."""
     place = more.pop("device", None) if "device" in op.also else None
     out = _long(op, (x, value), more)
     return out if place is None else ops["to_device"].call(out, str(as_device(place)))
 
 
-# The long way --------------------------------------------------------------------------------
+# The slow path -------------------------------------------------------------------------------
 
 
 def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """A call of any form, step by step: bind, bring into shape, compute, record."""
+    """A call of any form, step by step: bind, canonicalize, compute, record."""
     append, recorder, run = recorder_state()
     if append is not None and op.bound:
         try:
             return _recorded_again(op, append, run, args, attributes)
-        except raised_here(Exception):  # the long way succeeds, or explains
+        except raised_here(Exception):  # the slow path succeeds, or explains
             pass
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
@@ -320,7 +320,7 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 def _recorded_again(
     op: Op, append: Any, run: Call, args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> Any:
-    """A call of one array under a tape, in a form that ``op.bound`` has; else KeyError."""
+    """A call of one array under a tape, in a form cached in ``op.bound``; else KeyError."""
     bound = op.bound[_form(args, attributes)]
     x = args[0]
     kind = x._kind
@@ -346,7 +346,7 @@ def _recorded_again(
 
 
 def _form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """All but the tensor of a call, with types, for 1, 1.0 and True are equal."""
+    """Everything but the tensor of a call, with types, as 1, 1.0 and True are equal."""
     more = args[1:]
     if attributes:
         more = *more, *attributes.items(), *map(type, attributes.values())
@@ -356,7 +356,7 @@ def _form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 def _remember(
     op: Op, args: tuple[Any, ...], attributes: dict[str, Any], data: Any, bound: Any
 ) -> None:
-    """Let the op know the attributes of a call in this form, where they are all that it has."""
+    """Cache the attributes of a call in this form, if the form determines them."""
     if op.direct is None or len(op.data) != 1:
         return
     if not args or data[0] is not args[0] or 0.0 in [v for v in bound.values() if type(v) is float]:
@@ -365,7 +365,7 @@ def _remember(
         op.bound.clear()
     try:
         op.bound[_form(args, attributes)] = bound
-    except raised_here(TypeError):  # a list, say, has no hash
+    except raised_here(TypeError):  # an unhashable attribute, such as a list
         pass
 
 
@@ -378,13 +378,13 @@ def own_recorder(args: Iterable[Any]) -> Any:
 
 
 def _sizes_recorder(attributes: dict[str, Any]) -> Any:
-    """The recorder for a call with sizes that are known by name only, if there are some."""
+    """The recorder for a call with sizes known by name only, if there are any."""
     given = (v if type(v) is tuple else (v,) for v in attributes.values())
     return process.of_sizes if any(symbolic(x) for x in given) else None
 
 
 _latest: list[Any] = [None]
-"""The user's code that was seen last: the next call is likely to come from it as well."""
+"""The most recent code of the user: the next call is likely to come from it as well."""
 
 
 def user_frame(frame: Any) -> Any:
@@ -396,7 +396,7 @@ def user_frame(frame: Any) -> Any:
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
-    """Operands of which one is a Python scalar or a Variable; an error for all others."""
+    """Operands, one of them a Python scalar or a Variable; raises an error for all others."""
     x1 = x1.value if type(x1) is Variable else x1
     x2 = x2.value if type(x2) is Variable else x2
     if type(x1) is Tensor and type(x2) is Tensor:
@@ -414,14 +414,14 @@ def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """Bring the arguments into shape, learn their kind, and call again."""
+    """Canonicalize the arguments, learn their kind, and call again."""
     own = own_recorder(args)
     if own is not None:
         return secluded(own, op.call, *args, **attributes)
     try:
         data = canonical(op, op._complete(args))
     except raised_here(EagerflowError) as error:
-        raise error from None  # that the table had no such kind tells nothing
+        raise error from None  # a missing kind in the table is irrelevant to the user
     tensor = next(x for x in data if type(x) is Tensor)
     _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
     return op.call(*data, **attributes)
@@ -433,7 +433,7 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     few, many = backend.bind_by_size(op, kind.dtype)
     entry = op.table.get(kind)
     if entry is None:
-        # Specs of any rank that ops take.
+        # Specs of any rank that ops accept.
         out = kind.device.kind(op.infer(*[TensorSpec((1, 1), kind.dtype)] * len(op.data)).dtype)
         op.many[kind] = many or few
         entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
@@ -443,13 +443,13 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments as Tensors of dtypes that the op takes, promoted together, on one device.
+    """Arguments as Tensors of dtypes that the op accepts, promoted together, on one device.
 
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
     if not args or _kinds(args) in op.fitting:
-        return args  # arguments of these kinds were fine as they are
+        return args  # arguments of these kinds needed no conversion before
     if any(isinstance(x, Variable) for x in args):
         return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
     data = list(args)
@@ -460,13 +460,13 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     args = tuple(data)
     if (key := _kinds(args)) in op.fitting:
         return args
-    if op.on_tensors:  # what it is made of says what fits
+    if op.on_tensors:  # the ops in its kernel check them
         return tuple(x if x is None else as_tensor(x) for x in data)
     tensors = [x for x in data if type(x) is Tensor]
     home = _same_device(op, data, tensors) if tensors else home
     keep_scalars = bool(tensors) and op.family == "elementwise" and len(data) > 1
     group = [i for i in range(len(data)) if _in_group(op, i) and data[i] is not None]
-    meets = any(type(data[i]) is Tensor for i in group)  # else NumPy's numbers have their dtype
+    meets = any(type(data[i]) is Tensor for i in group)  # otherwise NumPy numbers have their dtype
     dtype = _common(op, group, data)
     for i, x in enumerate(data):
         if x is None:
@@ -474,14 +474,14 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         try:
             wanted = _allowed(op, i, dtype if i in group and dtype else own_dtype(x))
         except DTypeError:
-            if type(x) is not Tensor:  # what is no array at all says so first
+            if type(x) is not Tensor:  # report an object that is no array first
                 _converted(op, i, x, home, own_dtype(x))
             raise
         if type(x) is Tensor:
             data[i] = x if x._kind.dtype == wanted else ops["astype"].call(x, wanted)
             continue
         number = plain_number(x) if meets else x
-        # NumPy knows how a scalar meets its own dtypes, which are built in.
+        # NumPy only promotes scalars with its own, built-in dtypes.
         keep = keep_scalars and wanted.isbuiltin == 1 and i in group and type(number) in SCALARS
         if keep and join_scalar(wanted, type(number)) == wanted:
             data[i] = number
@@ -498,8 +498,8 @@ def _kinds(args: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = None) -> Any:
-    """A Tensor of ``x``; without a dtype, numbers wait for the one that they are to have."""
-    # What a tape keeps, and what may be a view, must not share memory that the user can change.
+    """A Tensor of ``x``; without a dtype, numbers are converted later."""
+    # Values kept by a tape, and possible views, must not share memory that the user can change.
     fresh = op.ufunc is not None or op.family == "reduction"
     try:
         if dtype is None and number_type(x) is not None:
@@ -516,7 +516,7 @@ def _in_group(op: Op, position: int) -> bool:
 
 
 def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
-    """The dtype in which a group meets: tensors and lists say it, single numbers join in."""
+    """The common dtype of a group: tensors and lists decide it, single numbers adapt."""
     dtypes = {x._kind.dtype if type(x) is Tensor else None for x in [data[i] for i in group]}
     if len(dtypes) == 1 and None not in dtypes:
         return dtypes.pop()
@@ -530,7 +530,7 @@ def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
 
 
 def _allowed(op: Op, position: int, dtype: DType) -> DType:
-    """``dtype``, or float32 for integers where only floats are taken; DTypeError if neither."""
+    """``dtype``, or float32 for integers if only floats are accepted; DTypeError if neither."""
     allowed = op.allowed(position)
     if dtype in allowed:
         return dtype
@@ -600,13 +600,13 @@ def _wrapped(out: Any, like: Kind) -> Tensor:
 
 
 def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """Hand the call to the recorder; tools that follow the user's lines need not follow ours."""
+    """Pass the call to the recorder; tools that follow the user's lines need not follow ours."""
     hook = sys.gettrace()
     pauses = getattr(hook, "pauses", None)
     if pauses is None:
         return _hand_over(recorder, op, args, attributes)
     pauses.append(op)
-    # No guard is needed: Python 3.11, where alone there is such a hook, looks for signals when a
+    # No guard is needed: such a hook only exists in Python 3.11, which checks for signals when a
     # call has ended, and no tool traces bytecodes meanwhile.
     try:
         sys.settrace(None)
@@ -635,14 +635,14 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
 
 
 def recorded_for(op: Op, data: tuple[Any, ...]) -> Op:
-    """The op that a tape records in this one's place, where it watches an argument."""
+    """The op recorded by a tape in place of this one, if an argument is watched."""
     if op.recorded is None or all(type(x) is not Tensor or x._key is None for x in data):
         return op
     return op.recorded
 
 
 def first_results(op: Op, out: tuple[Any, ...]) -> Any:
-    """What an op gives, of the results of the one that a tape records in its place."""
+    """The results of an op, taken from those of the op recorded in its place."""
     return out[: op.outputs] if op.outputs > 1 else out[0]
 
 
@@ -654,16 +654,16 @@ def record(
     out: Any,
     origin: Any = None,
 ) -> None:
-    """Append an entry for a call whose arguments are watched, and give its results keys.
+    """Append an entry for a call with watched arguments, and give its results keys.
 
-    ``origin`` is the code and instruction that it belongs to, where that is not the caller.
+    ``origin`` is the code and instruction that it belongs to, by default the caller's.
     """
     keys = [x._key if type(x) is Tensor else None for x in data]
     if keys.count(None) == len(keys):
         return
     results = out if isinstance(out, tuple) else (out,)
     for result in results:
-        if result._key is None:  # else an outer tape has named it
+        if result._key is None:  # otherwise an outer tape has given it one
             result._key = next_key()
     kept: Any = None
     if isinstance(out, tuple):
@@ -685,11 +685,11 @@ def _spec(x: Any) -> Any:
     return spec_of(x) if type(x) is Tensor else x
 
 
-# When something goes wrong -------------------------------------------------------------------
+# Errors --------------------------------------------------------------------------------------
 
 
 def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """What ``infer`` says of these arguments; its errors get the op and what was received."""
+    """The result of ``infer`` for these arguments; errors include the op and the arguments."""
     specs = [_spec(x) for x in data]
     try:
         return op.infer(*specs, **attributes)
@@ -704,18 +704,18 @@ def check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Non
     try:
         if key in op.passed:
             return
-    except raised_here(TypeError):  # a graph, say, has no hash
+    except raised_here(TypeError):  # an unhashable attribute, such as a graph
         check(op, data, attributes)
         return
     check(op, data, attributes)
     if len(op.passed) >= MAX_PASSED:
         op.passed.clear()
-    if all(x is None or type(x) is Tensor for x in data):  # not every number that comes
+    if all(x is None or type(x) is Tensor for x in data):  # do not store every number
         op.passed.add(key)
 
 
 def _typed(value: Any) -> Any:
-    """An attribute with its type, for 1, 1.0 and True are equal."""
+    """An attribute with its type, as 1, 1.0 and True are equal."""
     if type(value) is tuple:
         return tuple([_typed(item) for item in value])
     return type(value), value
@@ -724,11 +724,11 @@ def _typed(value: Any) -> Any:
 def explain_failure(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
-    """The result after all, or an error that tells the story of the failed call."""
+    """The result after all, or an error that describes the failed call."""
     busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
     if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
         # Another thread, or a signal handler of this one, is in a kernel with the same runner; or
-        # there is too little memory, which the garbage collector may find.
+        # memory is short, which the garbage collector may help.
         arrays = [x._array if type(x) is Tensor else x for x in data]
         try:
             return quietly(fn, *arrays, **attributes)
@@ -744,7 +744,7 @@ def explain_failure(
 
 
 def foreign_error(error: Exception) -> EagerflowError:
-    """What Python or NumPy say of bad arguments, as an error of ours."""
+    """An error of Python or NumPy about bad arguments, as an error of ours."""
     for cause, ours in (
         (IndexError, IndexRangeError),
         (OverflowError, DTypeError),
@@ -757,7 +757,7 @@ def foreign_error(error: Exception) -> EagerflowError:
 
 
 def with_context(error: EagerflowError, op: Op, data: tuple[Any, ...]) -> EagerflowError:
-    """``error`` with the op's name and a list of what was received."""
+    """``error`` with the op's name and a list of the arguments received."""
     error.op = error.op or op.name
     if not error.received:
         error.received = ", ".join(

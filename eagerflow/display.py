@@ -1,4 +1,4 @@
-"""How tensors look at the prompt, and the way to what notebooks show."""
+"""Text of tensors at the prompt, and hooks for notebooks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eagerflow.dims import symbolic
 from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-MAX_ELEMENTS = 100  # elements from which on the middle is left out
+MAX_ELEMENTS = 100  # elements from which the middle is omitted
 
 
 def summary(value: Any) -> str:
-    """Dtype, shape and device of a tensor in a few letters, or what else ``value`` is."""
+    """Dtype, shape and device of a tensor in short form, or a description of other objects."""
     if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):  # its own code may do more
         place = getattr(value, "device", None) if not isinstance(value, np.ndarray) else None
         return str(TensorSpec(value.shape, value.dtype, None, place))
@@ -23,12 +23,12 @@ def summary(value: Any) -> str:
 
 
 def function_name(f: Any) -> str:
-    """What a function, or another object that is called, is called in graphs and errors."""
+    """The name of a function, or another callable object, in graphs and errors."""
     return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
 
 
 def escape(text: str) -> str:
-    """Text for SVG and HTML, where control characters are escaped, as XML may hold none."""
+    """Text for SVG and HTML; control characters, invalid in XML, are escaped."""
     # html.escape does most of it, but importing it costs more than all of this module.
     plain = printable(text, "\n\t")
     for sign, code in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
@@ -37,7 +37,7 @@ def escape(text: str) -> str:
 
 
 def _label(tensor: Any) -> tuple[str, str]:
-    """What stands before and after the values."""
+    """The text before and after the values."""
     variable = hasattr(tensor, "trainable")
     facts = [f"name={tensor.name!r}"] if variable else []
     shape = tuple(tensor.shape)
@@ -57,9 +57,9 @@ def is_known(tensor: Any) -> bool:
 
 
 def known_values(tensor: Any, part: Any = ...) -> Any:
-    """The values, where they are known, in a form that NumPy prints and computes with.
+    """The values, if known, in a form that NumPy can print and compute with.
 
-    Only the ``part`` at an index is copied from where it is.
+    Only the ``part`` at an index is copied from the device.
     """
     held = getattr(tensor, "current", tensor)
     backend = held.device.backend
@@ -77,7 +77,7 @@ def text(tensor: Any) -> str:
     values = known_values(tensor)
     if values.size > MAX_ELEMENTS and values.ndim > 4:
         return f"{before}<{values.size} values>{after}"
-    ends = {0: 3, 1: 3, 2: 3, 3: 2}.get(values.ndim, 1)  # so that 20 lines do for most
+    ends = {0: 3, 1: 3, 2: 3, 3: 2}.get(values.ndim, 1)  # so that 20 lines suffice for most
     body = np.array2string(
         values, separator=", ", prefix=before, threshold=MAX_ELEMENTS, edgeitems=ends, precision=4
     )
@@ -88,11 +88,11 @@ _view: Callable[[Any, str], str]
 
 
 def set_view(view: Callable[[Any, str], str]) -> None:
-    """Set what makes ``html``: what shows things stands above all of them, and is loaded late."""
+    """Set the function behind ``html``: the display code is in a higher layer, loaded late."""
     global _view
     _view = view
 
 
 def html(thing: Any, kind: str) -> str:
-    """What a cell of a notebook shows of a thing: HTML by ``eagerflow.notebook.kind``."""
+    """The HTML of an object for a notebook cell, by ``eagerflow.notebook.kind``."""
     return _view(thing, kind)

@@ -1,4 +1,4 @@
-r"""The dtypes, the one promotion table, and how Python scalars join in.
+r"""The dtypes, the one promotion table, and the rules for Python scalars.
 
 A dtype is a NumPy dtype object. Types join in this lattice, so promotion is associative
 and commutative (``docs/decisions/0003-promotion.md``)::
@@ -53,7 +53,7 @@ _of_python: dict[type, DType] = {
 
 
 def as_dtype(obj: Any) -> DType:
-    """The dtype that a name, a NumPy dtype or a Python number type stands for.
+    """The dtype for a name, a NumPy dtype or a Python number type.
 
     Raises DTypeError for anything else, and for dtypes that eagerflow does not compute with.
 
@@ -61,7 +61,7 @@ def as_dtype(obj: Any) -> DType:
     (dtype('float32'), dtype('int8'))
     """
     if isinstance(obj, np.dtype) and obj in _known:
-        return _known[obj]  # NumPy has two that are equal for some integers
+        return _known[obj]  # NumPy has two equal ones for some integers
     if isinstance(obj, type) and obj in _of_python:
         return _of_python[obj]
     try:
@@ -79,12 +79,12 @@ def as_dtype(obj: Any) -> DType:
 
 @cache
 def dtype_name(dtype: DType) -> str:
-    """NumPy's name of a dtype, which NumPy puts together anew in two microseconds."""
+    """NumPy's name of a dtype; cached, as NumPy takes two microseconds to construct it."""
     return dtype.name
 
 
 def default_dtype(scalar_type: type) -> DType:
-    """The dtype that a lone Python number gets: float32 for float, int64 for int."""
+    """The dtype of a Python number on its own: float32 for float, int64 for int."""
     return _of_python[scalar_type]
 
 
@@ -133,7 +133,7 @@ _table: dict[tuple[DType, DType], DType] = {}
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype in which values of dtypes ``a`` and ``b`` meet."""
+    """The common dtype of ``a`` and ``b``."""
     try:
         return _table[a, b]
     except KeyError:
@@ -146,7 +146,7 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def join_scalar(dtype: DType, scalar_type: type) -> DType:
-    """The dtype in which a tensor of ``dtype`` meets a Python scalar; it is never wider
+    """The dtype of a tensor of ``dtype`` combined with a Python scalar; it is never wider
     than the scalar's kind (bool, int, float, complex) demands.
     """
     if scalar_type is bool or dtype in COMPLEX:

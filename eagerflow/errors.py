@@ -1,6 +1,6 @@
-"""Every exception class of eagerflow, and the one form of their messages.
+"""Every exception class of eagerflow, and the common form of their messages.
 
-A message says what went wrong, what came, what was expected and what to try:
+A message has the problem, the values received, the values expected, and a suggestion:
 
     ShapeError: matmul: the inner dimensions of x1 and x2 differ
       received: x1 float32(3, 4) on cpu:0, x2 float32(5, 2) on cpu:0
@@ -37,10 +37,10 @@ class EagerflowError(Exception):
     """Base of all errors that eagerflow raises on purpose.
 
     ``problem`` is one sentence; ``op`` and ``argument`` name the place; ``received``,
-    ``expected`` and ``hint`` complete the message, and ``at`` is the user's file and line where
-    a traceback would not show it: in captured code. All of them stay readable as attributes.
-    What to do: read its last line, which says what to try; ``except ef.errors.EagerflowError``
-    catches all of them, and each is also the built-in error that fits.
+    ``expected`` and ``hint`` complete the message, and ``at`` is the user's file and line if
+    a traceback would not show it: in captured code. All of them are available as attributes.
+    What to do: read its last line, which suggests a fix; ``except ef.errors.EagerflowError``
+    catches all of them, and each is also a subclass of the fitting built-in error.
 
     >>> raise ef.errors.ShapeError("the ranks differ", op="stack", expected="equal ranks")
     Traceback (most recent call last):
@@ -88,10 +88,10 @@ class EagerflowError(Exception):
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Text from a user or a file as it may be shown: unprintable characters are escaped.
+    r"""Text from a user or a file in displayable form: unprintable characters are escaped.
 
-    That is all that controls a terminal, breaks a line, or turns the direction of reading;
-    ``kept`` are letters of these that stay.
+    These are characters that control a terminal, break a line, or change the reading direction;
+    ``kept`` are characters to leave unchanged.
 
     >>> from eagerflow.errors import printable
     >>> print(printable("a\x1b[2Jb\n"))
@@ -110,7 +110,7 @@ def _lines(words: str) -> str:
 _bounded = Repr()
 _bounded.maxlevel, _bounded.maxstring, _bounded.maxother = 3, 40, 60
 short_repr = _bounded.repr
-"""The repr of anything, short, for messages; a list that holds itself does no harm."""
+"""A short repr of any object for messages; recursive lists are safe."""
 
 
 def _rebuild(cls: type[EagerflowError], state: dict[str, object]) -> EagerflowError:
@@ -122,9 +122,9 @@ def _rebuild(cls: type[EagerflowError], state: dict[str, object]) -> EagerflowEr
 class ArgumentError(EagerflowError, ValueError):
     """A value that is not among the choices, such as a name or a rate that does not exist.
 
-    Raised where a text, a number or an object of the right kind is none that the function can work
-    with: names of losses and optimizers, rates outside of their range, options that exclude each
-    other. What to do: take one of those that the message lists as expected.
+    Raised for a text, a number or an object of the right kind that the function does not support:
+    names of losses and optimizers, rates outside of their range, options that exclude each
+    other. What to do: use one of the values that the message lists as expected.
 
     >>> ef.nn.optimizers.get("adamm")
     Traceback (most recent call last):
@@ -135,11 +135,11 @@ class ArgumentError(EagerflowError, ValueError):
 
 
 class KeywordError(ArgumentError, TypeError):
-    """An argument that a function does not have, or a value of one that it cannot do with.
+    """An argument that a function does not have, or an unsupported value of one.
 
-    Raised for arguments that are missing, come twice or are unknown, and for those that other
-    libraries have and that mean nothing here, such as ``out``. What to do: compare the call with
-    the function that the message shows; ``help`` of it says what each argument is.
+    Raised for arguments that are missing, repeated or unknown, and for those that other
+    libraries have and that have no meaning here, such as ``out``. What to do: compare the call with
+    the function that the message shows; ``help`` explains each argument.
 
     >>> ef.sum(ef.ones(3), out=ef.ones(()))
     Traceback (most recent call last):
@@ -153,11 +153,11 @@ class KeywordError(ArgumentError, TypeError):
 class ShapeError(EagerflowError, ValueError):
     """Shapes, axes or sizes that do not fit together.
 
-    Raised by ops whose arguments do not broadcast, by products whose inner sizes differ, by layers
-    that were built for another number of features, and by captured functions whose sizes are not
-    those of their signature. What to do: the message shows the shapes of all arguments and what was
-    expected; ``reshape``, ``expand_dims`` or ``mT`` is what is missing most often. ``unlike`` are
-    sizes known by name alone that would have to be equal, where that is all.
+    Raised by ops with arguments that do not broadcast, by products of different inner sizes, by
+    layers built for another number of features, and by captured functions with sizes other
+    than those of their signature. What to do: the message shows the shapes of all arguments and the
+    expected ones; ``reshape``, ``expand_dims`` or ``mT`` is the most common fix. ``unlike`` are
+    sizes known by name only that would have to be equal, if that is the only problem.
 
     >>> ef.add(ef.zeros((2, 3)), ef.zeros((4,)))
     Traceback (most recent call last):
@@ -170,9 +170,9 @@ class ShapeError(EagerflowError, ValueError):
 
 
 class AxisError(ShapeError, IndexError):
-    """An axis that a tensor does not have; an IndexError too, as the Array API asks.
+    """An axis that a tensor does not have; an IndexError too, as the Array API requires.
 
-    Raised for axes below ``-ndim`` or from ``ndim`` on, often since an axis was lost on the way.
+    Raised for axes below ``-ndim`` or from ``ndim`` on, often since an earlier op removed an axis.
     What to do: look at the shape in the message; ``keepdims=True`` keeps the axes of a reduction.
 
     >>> ef.expand_dims(ef.ones(3), axis=5)
@@ -186,7 +186,7 @@ class AxisError(ShapeError, IndexError):
 class NoAxesError(ShapeError, TypeError):
     """A tensor without axes where items are needed; a TypeError too, as in NumPy.
 
-    Raised by ``iter`` and ``len``, so that ``np.iterable`` and other libraries take the tensor for
+    Raised by ``iter`` and ``len``, so that ``np.iterable`` and other libraries treat the tensor as
     the number that it is. What to do: ``x[None]`` or ``ef.reshape(x, (-1,))`` gives it an axis.
 
     >>> len(ef.tensor(5.0))
@@ -197,7 +197,7 @@ class NoAxesError(ShapeError, TypeError):
 
 
 class DTypeError(EagerflowError, TypeError):
-    """A dtype, or a kind of Python object, that an op does not take.
+    """A dtype, or a kind of Python object, that an op does not accept.
 
     Raised for integers where only floats have a result, for objects that are no numbers, and for
     ``x[i] = value``. What to do: ``x.astype("float32")``, ``ef.tensor(values)``, or
@@ -212,10 +212,10 @@ class DTypeError(EagerflowError, TypeError):
 
 
 class DeviceError(EagerflowError, ValueError):
-    """A device that does not exist, or operands that live on different devices.
+    """A device that does not exist, or operands on different devices.
 
-    Raised for names that ``ef.devices()`` does not list, and by ops whose tensors lie apart, since
-    nothing is moved silently. What to do: ``x.to(device)`` for one of them, or
+    Raised for names that ``ef.devices()`` does not list, and by ops with tensors on several
+    devices, since nothing is moved silently. What to do: ``x.to(device)`` for one of them, or
     ``ef.set_logical_devices`` for more parts of the CPU.
 
     >>> ef.device("cpu:9")
@@ -229,9 +229,9 @@ class DeviceError(EagerflowError, ValueError):
 class IndexRangeError(EagerflowError, IndexError):
     """An index outside of the axis that it selects from.
 
-    Raised by indexing, ``take`` and ``gather``, also where an index in a tensor is too large.
-    What to do: check how the index is made; ``ef.clip`` brings indices into the range where that
-    is meant.
+    Raised by indexing, ``take`` and ``gather``, including for indices in tensors.
+    What to do: check how the index is computed; ``ef.clip`` brings indices into the range if that
+    is intended.
 
     >>> ef.tensor([1.0, 2.0])[5]
     Traceback (most recent call last):
@@ -242,12 +242,12 @@ class IndexRangeError(EagerflowError, IndexError):
 
 
 class GradientError(EagerflowError, ValueError):
-    """A gradient that was asked for and does not exist, with the reason.
+    """A gradient that does not exist, with the reason.
 
-    Raised where the target does not depend on a source, where it did so through something that has
-    no gradient, such as integers or ``numpy()``, and where a tape that was used up is asked again.
-    What to do: the message names the line where the path breaks; ``unconnected="zero"`` is for
-    where that is meant, ``persistent=True`` for a tape that gives several gradients.
+    Raised if the target does not depend on a source, if it does so through an operation without
+    a gradient, such as integers or ``numpy()``, and if a used-up tape is asked again.
+    What to do: the message names the line where the path breaks; use ``unconnected="zero"``
+    if that is intended, ``persistent=True`` for a tape that gives several gradients.
 
     >>> w = ef.Variable([1.0, 3.0], name="w")
     >>> with ef.GradientTape() as tape:
@@ -266,9 +266,9 @@ class CaptureError(EagerflowError, TypeError):
     """Python code that needs a value which is not known while tracing.
 
     Raised by ``if``, ``while``, ``float()`` and ``numpy()`` on tensors in captured functions, by
-    what cannot be compared between calls, and by functions that change what they read. What to do:
-    ``ef.cond``, ``ef.where`` or ``ef.while_loop`` in place of Python's words, arguments that are
-    ``static``, state in an ``ef.Variable``; or leave that part outside of the captured function.
+    values that cannot be compared between calls, and by functions that change what they read.
+    What to do: ``ef.cond``, ``ef.where`` or ``ef.while_loop`` in place of Python statements,
+    ``static`` arguments, state in an ``ef.Variable``; or leave that part out of the function.
 
     >>> ef.function(lambda x: x if x > 0 else -x)(ef.tensor(1.0))
     Traceback (most recent call last):
@@ -282,8 +282,8 @@ class CaptureError(EagerflowError, TypeError):
 class PlacementError(EagerflowError, ValueError):
     """A graph that cannot be placed on the given devices.
 
-    Raised where a node is pinned to a device that is not listed, and where pins contradict each
-    other. What to do: list that device, or take the pin away; the message names the node and its
+    Raised if a node is pinned to a device that is not listed, and if pins contradict each
+    other. What to do: list that device, or remove the pin; the message names the node and its
     line.
 
     >>> ef.set_logical_devices("cpu", 2)
@@ -302,10 +302,10 @@ class PlacementError(EagerflowError, ValueError):
 
 
 class ProfileError(EagerflowError, RuntimeError):
-    """A profile is asked for what it has only when it is closed, or begun or ended twice.
+    """A profile is read before it is closed, or started or ended twice.
 
-    Raised by ``by``, ``save`` and other questions inside of the ``with`` statement, and by ``stop``
-    without a ``start``. What to do: ask behind the ``with`` statement; a profile is used once, so
+    Raised by ``by``, ``save`` and other queries inside of the ``with`` statement, and by ``stop``
+    without a ``start``. What to do: query it after the ``with`` statement; a profile runs once, so
     take a new ``ef.profile()`` for the next run.
 
     >>> ef.profile().by("op")
@@ -320,7 +320,7 @@ class FileFormatError(EagerflowError, ValueError):
     """A file that is damaged, of another format, or from a newer version.
 
     Raised before anything of the file is used; a file never runs code. What to do: check that it is
-    the file that was meant, write it again, or update eagerflow where the version is newer.
+    the intended file, write it again, or update eagerflow if the version is newer.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -335,8 +335,8 @@ class FileFormatError(EagerflowError, ValueError):
 class MissingExtraError(EagerflowError, ImportError):
     """An optional package that a feature needs and that is not installed.
 
-    Raised when the feature is used, not when eagerflow is imported. What to do: run the line of pip
-    that the message shows.
+    Raised when the feature is used, not when eagerflow is imported. What to do: run the pip command
+    in the message.
 
     >>> from eagerflow import extras
     >>> extras.load("a_package_that_is_not_there", "plot", "the picture")
@@ -351,7 +351,7 @@ class OutOfMemoryError(EagerflowError, MemoryError):
     """Memory that a device does not have, or that its limit forbids.
 
     Raised before anything is computed; Variables are as they were. What to do: smaller batches,
-    ``ef.checkpoint`` for what a tape keeps, ``tape.memory()`` to see it, or a higher
+    ``ef.checkpoint`` for values kept by a tape, ``tape.memory()`` to list them, or a higher
     ``ef.set_memory_limit``.
 
     >>> ef.set_memory_limit("cpu", 1_000_000)
@@ -365,10 +365,10 @@ class OutOfMemoryError(EagerflowError, MemoryError):
 
 
 class SessionError(EagerflowError, RuntimeError):
-    """A session that is used wrongly: closed, or fed with what its graph does not hold.
+    """A session that is used wrongly: closed, or fed with values its graph does not have.
 
     Raised for names that no graph has or that several have, for inputs that are needed and not fed,
-    and after ``close``. What to do: the message lists the names that there are, or what to feed.
+    and after ``close``. What to do: the message lists the available names, or the missing feeds.
 
     >>> graph = ef.capture.trace(lambda x: {"y": x + 1}, ef.TensorSpec((2,), "float32"))
     >>> ef.capture.Session(graph).run("y")
@@ -380,12 +380,12 @@ class SessionError(EagerflowError, RuntimeError):
 
 
 class TaskLostError(SessionError):
-    """A task of a cluster has gone, and with it what only it had.
+    """A task of a cluster that was lost, together with data that only it had.
 
     Raised by the run that it was part of, whose changes are undone in the other tasks, and by
-    later runs that need a Variable whose newest value was lost with it. What to do: run again, as
-    another process takes the task's place by itself; give a lost Variable a value first, such as
-    that of a checkpoint, which ``fit`` does by itself with ``ef.nn.callbacks.BackupAndRestore``.
+    later runs that need a Variable with a newest value that was lost. What to do: run again, as
+    another process replaces the task automatically; assign a lost Variable first, for example
+    from a checkpoint, which ``fit`` does by itself with ``ef.nn.callbacks.BackupAndRestore``.
 
     >>> raise ef.errors.TaskLostError("/job:ps/task:0 has gone", received="pid 4711 was killed")
     Traceback (most recent call last):

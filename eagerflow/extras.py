@@ -25,5 +25,5 @@ def load_if_there(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name.partition(".")[0]):
-            raise  # the package is there, but something that it needs is not
+            raise  # the package is there, but one of its dependencies is not
         return None

@@ -1,4 +1,4 @@
-"""Forward mode: a recorder that computes a tangent next to each value."""
+"""Forward mode: a recorder that computes a tangent for each value."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from eagerflow.tensor import Tensor
 class Forward(Recorder):
     """Carries tangents from inputs to results, op by op.
 
-    ``ends`` and ``left`` are where tangents ended: at ops without a derivative, as the entries of
-    a tape, and where values left for Python, each for the sources that the value depends on.
+    ``ends`` and ``left`` record where tangents ended: at ops without a derivative, as the entries
+    of a tape, and where values left for Python, each with the sources that the value depends on.
     """
 
     def __init__(self) -> None:
-        # The value stands beside its tangent so that its id stays taken; last the sources that
+        # The value is stored with its tangent so that its id stays in use; last the sources that
         # it depends on, one bit for each.
         self._tangents: dict[int, tuple[Any, Tensor, int]] = {}
         self.ends: dict[Any, int] = {}
         self.left: dict[Any, int] = {}
 
     def seed(self, value: Any, tangent: Tensor, sources: int) -> None:
-        """Let ``tangent`` be the tangent of ``value``, a Tensor or a Variable."""
+        """Set the tangent of ``value``, a Tensor or a Variable."""
         self._tangents[id(value)] = (value, tangent, sources)
         if type(value) is Tensor and value._key is None:
-            value._key = next_key()  # so that its leaving is reported
+            value._key = next_key()  # so that leaving is reported
 
     def tangent(self, value: Any) -> Tensor | None:
-        """The tangent of ``value``, or None where it does not depend on the inputs."""
+        """The tangent of ``value``, or None if it does not depend on the inputs."""
         return self._tangents.get(id(value), (None, None))[1]
 
     def sources(self, *values: Any) -> int:
@@ -79,7 +79,7 @@ class Forward(Recorder):
         return provenance.broken_path(ends, left, {source})
 
     def of_custom(self) -> Recorder | None:
-        return self.outer  # the tangents of what is computed on the way are not asked for
+        return self.outer  # tangents of intermediate values are not needed
 
     def customized(
         self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
@@ -159,8 +159,8 @@ def transpose(
     """Tangents of ``ys`` from backward rules: these are linear in the gradients that they pull
     back, so their own gradient pushes tangents forward.
     """
-    smooth = [is_inexact(y.dtype) for y in ys]  # what is counted does not move
-    units = tuple(zeros_like(y) for y in ys)  # any values do
+    smooth = [is_inexact(y.dtype) for y in ys]  # integer results have no tangents
+    units = tuple(zeros_like(y) for y in ys)  # any values will do
     sources = [unit for unit, moves in zip(units, smooth, strict=True) if moves]
     with GradientTape(persistent=True) as tape:
         tape.watch(sources)

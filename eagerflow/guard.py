@@ -1,15 +1,15 @@
-"""Guards: contexts that are left whatever is raised, at whatever bytecode.
+"""Guards: contexts that are exited whatever is raised, at any bytecode.
 
-Ctrl-C, a signal handler's exception or a debugger's may come at any bytecode: also at the first
-one of ``__exit__``, or in a ``finally`` before what it is to do. So what must not be left undone
-hangs on the life of an object that only the ``with`` statement holds. The interpreter takes the
-bound ``__exit__`` before the block and drops it behind it, in C, on every way out; that object's
-death does what a call that was cut short has not done. Nothing else holds it: not a frame, and so
+Ctrl-C, a signal handler's exception or a debugger's may come at any bytecode: even at the first
+one of ``__exit__``, or in a ``finally`` before its work. So cleanup that must not be skipped
+is tied to the lifetime of an object that only the ``with`` statement holds. The interpreter takes
+the bound ``__exit__`` before the block and drops it after it, in C, on every exit; the object's
+finalizer does the work of an interrupted call. Nothing else holds it: no frame, and so
 no traceback either.
 
-Two things must be one for this to hold: a change and the note of its maker. A call of C code
-is one, as Python looks for signals between bytecodes only; ``in_one_call`` makes several calls
-of C functions one.
+This requires that a change and the note about it are atomic. A call of C code
+is atomic, as Python checks for signals between bytecodes only; ``in_one_call`` combines several
+calls of C functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eagerflow.handlers import raised_here
 
 
 def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
-    """Make calls one after the other, until one gives something true: whether one did.
+    """Make calls one after the other, until one returns something true: whether one did.
 
     No signal handler and no other thread can come between calls of functions that are written
     in C and keep the interpreter's lock.
@@ -41,10 +41,10 @@ def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
 
 
 def without_collections(f: Callable[[], Any]) -> Any:
-    """``f()``, a function in C, while no garbage is collected.
+    """``f()``, a function in C, while garbage collection is off.
 
     Finalizers and the collector's callbacks are Python code. Before Python 3.12 they may run
-    wherever an object is made, later ones also where C code asks for signals.
+    whenever an object is created, later ones also when C code checks for signals.
 
     >>> without_collections(partial(sum, (1, 2)))
     3
@@ -63,7 +63,7 @@ def call_with(
 ) -> Any:
     """``f(...)`` in a context of its own, in which ``variable`` has this value.
 
-    The context ends with the call, so there is nothing to set back.
+    The context ends with the call, so nothing needs to be reset.
 
     >>> level = ContextVar("level", default=0)
     >>> call_with(level, 1, level.get), level.get()
@@ -77,18 +77,18 @@ def _set_and_call(variable: ContextVar[Any], value: Any, f: Any, args: Any, kwar
     return f(*args, **kwargs)
 
 
-ATTEMPTS = 10  # to release what a call that was cut short has held
+ATTEMPTS = 10  # to release what an interrupted call has held
 
 
 class _Exit:
-    """Gives a ``with`` statement the one object that leaves the guard, called or not."""
+    """Gives a ``with`` statement the one object that exits the guard, called or not."""
 
     def __get__(self, guard: ScopeGuard | None, owner: type | None = None) -> Any:
         if guard is None:  # as contextlib.ExitStack looks it up
             return _exit
         leave = partial(_exit, guard)
-        if guard._watch is None:  # else the guard is entered already
-            # Two, as a second exception may come before the first of them has begun its work.
+        if guard._watch is None:  # otherwise the guard is entered already
+            # Two, as a second exception may come before the first of them has started its work.
             guard._watch = weakref.ref(leave, guard._dropped), weakref.ref(leave, guard._dropped)
         return leave
 
@@ -101,16 +101,16 @@ def _exit(
 ) -> None:
     problem = guard.release()
     guard._watch = None
-    if problem is not None and error is None:  # what is raised already comes first
+    if problem is not None and error is None:  # an exception in flight takes precedence
         raise problem
 
 
 class ScopeGuard:
-    """Base of contexts that hold something.
+    """Base of contexts that hold a resource.
 
-    A subclass says in ``acquire`` what entering does, and in ``release`` what undoes it.
-    ``release`` is called on every way out, and again if something is raised in it; it has to undo
-    whatever part of ``acquire`` was done and not undone yet. It may give an exception to raise.
+    A subclass implements entering in ``acquire``, and its undoing in ``release``.
+    ``release`` is called on every exit, and again if something is raised in it; it must undo
+    every part of ``acquire`` that was done and not undone yet. It may return an exception to raise.
 
     >>> class Noted(ScopeGuard):
     ...     def acquire(self):
@@ -129,7 +129,7 @@ class ScopeGuard:
         """Begin."""
 
     def release(self) -> Exception | None:
-        """Undo what ``acquire`` did; what is undone already stays so."""
+        """Undo ``acquire``; has no effect on parts already undone."""
         return None
 
     def __enter__(self) -> Self:
@@ -139,7 +139,7 @@ class ScopeGuard:
     __exit__ = _Exit()
 
     def _dropped(self, _: Any) -> None:
-        """The ``with`` statement is over, and the call that should have left the guard was not."""
+        """Exit the guard at the end of the ``with`` statement, if its exit was not called."""
         for left in range(ATTEMPTS, 0, -1):
             try:
                 self.release()
@@ -147,7 +147,7 @@ class ScopeGuard:
                 return
             except BaseException:
                 if left == 1:
-                    raise  # for Python to print, as it does with whatever is raised here
+                    raise  # printed by Python, like everything raised here
 
 
 class OpenFile(ScopeGuard):
@@ -165,7 +165,7 @@ class OpenFile(ScopeGuard):
         return self._held[0]
 
     def acquire(self) -> None:
-        """Open the file, and note its descriptor in the same call."""
+        """Open the file, and store its descriptor in the same call."""
         self._held.extend(map(operator.call, (self._open,)))
 
     def release(self) -> Exception | None:

@@ -1,16 +1,16 @@
-"""Errors that signal handlers raise, which are no errors of the code that they interrupt.
+"""Errors raised by signal handlers, distinguished from those of the interrupted code.
 
 A handler runs on top of any function, so its error comes out of that one, and an ``except`` clause
-there would take it for its own: for a missing key, or for a name that does not fit. Clauses around
-calls say ``except raised_here(KeyError)``, and let errors of handlers pass as they are.
+there would mistake it for its own: for a missing key, or an unknown name. Clauses around
+calls use ``except raised_here(KeyError)``, which lets errors of handlers pass.
 
-StopIteration ends an iterator in C whose function raises it, and what is made of that is too short.
-Here ``map`` and its like call functions in C alone, in which no handler runs, and our own iterators
-are generators. Of a StopIteration in a generator Python makes a RuntimeError with it as the cause.
+StopIteration from a function ends an iterator in C that calls it, and the result is too short.
+Here ``map`` and similar only call functions in C, in which no handler runs, and our own iterators
+are generators. Python turns a StopIteration in a generator into a RuntimeError with that cause.
 
-Python itself drops errors in finalizers, and takes answers of Python code that it calls in C: an
+Python itself drops errors in finalizers, and interprets errors of Python code called from C: an
 AttributeError in a property under ``hasattr``, a StopIteration in a ``__str__`` under ``map(str)``.
-Errors of handlers at these places cannot be told from others.
+Errors of handlers at these places cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ E = TypeVar("E", bound=BaseException)
 
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 SIGNALS = sorted(map(int, signal.valid_signals()))
-# What is inside of ``signal.getsignal``, which turns numbers into names: for each of 64 signals
-# that would take as long as to trace an op.
+# The function inside ``signal.getsignal``, which converts numbers to names: for each of 64 signals
+# that would take as long as tracing an op.
 handler_of: Callable[[int], Any] = sys.modules["_signal"].getsignal
 
 
 def raised_here(*kinds: type[E]) -> tuple[type[E], ...]:
-    """The kinds of errors that an ``except`` clause takes; none for an error of a signal handler.
+    """The kinds of errors for an ``except`` clause; none for an error of a signal handler.
 
     >>> try:
     ...     print({}["name"].lower())
@@ -56,21 +56,21 @@ class suppress(contextlib.suppress):  # noqa: N801 (it is used like a function)
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """Whether the error ends here."""
+        """Whether the error is suppressed."""
         if error is not None and _is_of_handler(error):
             return False
         return bool(super().__exit__(kind, error, trace))
 
 
 def _is_of_handler(error: BaseException) -> bool:
-    """Whether a frame of a handler is among those that the error has left."""
+    """Whether the error has passed through a frame of a handler."""
     if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration):
-        error = error.__cause__  # what Python makes of it in a generator
+        error = error.__cause__  # the original error in a generator
     trace = error.__traceback__ and error.__traceback__.tb_next
     codes: list[Any] | None = None
     while trace is not None:
         frame, trace = trace.tb_frame, trace.tb_next
-        if frame.f_code.co_filename.startswith(_PACKAGE):  # handlers are the user's
+        if frame.f_code.co_filename.startswith(_PACKAGE):  # handlers are user code
             continue
         if codes is None:
             codes = [code_of(handler_of(number)) for number in SIGNALS]

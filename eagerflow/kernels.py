@@ -1,4 +1,4 @@
-"""Looking at generated kernels: the regions that a call runs, and the code made of them."""
+"""Inspection of generated kernels: the regions that a call runs, and their code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODES = ("region", "llvm", "assembly", "cuda")
 
 
 class Listing(str):
-    """Text that a prompt shows as it is.
+    """Text that a prompt shows without quotes.
 
     >>> ef.kernels.Listing("region silu[n]")
     region silu[n]
@@ -29,13 +29,13 @@ class Listing(str):
 def show(
     function: Callable[..., Any], *args: Any, code: str = "region", **attributes: Any
 ) -> Listing:
-    """The generated kernels that ``function(*args, **attributes)`` runs, as text to read.
+    """The generated kernels that ``function(*args, **attributes)`` runs, as readable text.
 
-    ``code`` is "region" (what is computed), "llvm" (the intermediate code written for it),
-    "assembly" (what this machine runs) or "cuda" (what an NVIDIA GPU would). The function is
+    ``code`` is "region" (the computation), "llvm" (its intermediate code),
+    "assembly" (the code of this machine) or "cuda" (the code for an NVIDIA GPU). The function is
     called, with arrays of any size; each different kernel is shown once. Raises ArgumentError
-    for another ``code``, and if nothing of the call is a generated kernel; MissingExtraError
-    where llvmlite is not installed and its code is asked for.
+    for another ``code``, and if no part of the call is a generated kernel; MissingExtraError
+    if llvmlite is needed and not installed.
 
     >>> ef.kernels.show(ef.log_softmax, ef.tensor([[1.0, 2.0]]))
     region log_softmax[m, n]

@@ -1,7 +1,7 @@
-"""What layers add to the loss, on its way to the step that trains them.
+"""Additional losses of layers, collected for the training step.
 
-It stands beside the recorders and not in ``nn``: what is collected belongs to one run of a step,
-and is nothing that a captured function could be said to read.
+It is next to the recorders and not in ``nn``: collected losses belong to one run of a step,
+and do not count as state read by a captured function.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _added: ContextVar[list[Any] | None] = ContextVar("eagerflow_losses", default=No
 
 
 def add_loss(loss: Any) -> None:
-    """Hand a number to the context around, if there is one."""
+    """Pass a number to the enclosing context, if there is one."""
     added = _added.get()
     if added is not None:
         added.append(loss)
 
 
 def losses_so_far() -> list[Any]:
-    """What the context around has been handed."""
+    """The losses collected by the enclosing context."""
     return list(_added.get() or ())
 
 
 class added_losses(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context that gives the list of what layers add to the loss meanwhile.
+    """A context with a list of the additional losses that layers add meanwhile.
 
     >>> layer = ef.nn.Dense(1, activity_regularizer="l2", kernel_initializer="ones")
     >>> with ef.nn.added_losses() as losses:
@@ -39,7 +39,7 @@ class added_losses(ScopeGuard):  # noqa: N801 (it is used like a function)
     _own: list[Any] | None = None
 
     def acquire(self) -> None:
-        """Begin to collect."""
+        """Start collecting."""
         self._before = _added.get()
         self._own = []
         _added.set(self._own)
@@ -49,7 +49,7 @@ class added_losses(ScopeGuard):  # noqa: N801 (it is used like a function)
         return self._own
 
     def release(self) -> None:
-        """Let calls add to what collected before, if anything did."""
+        """Restore the previous collection, if there was one."""
         if self._own is not None and _added.get() is self._own:
             _added.set(self._before)
         self._own = None

@@ -1,8 +1,8 @@
 """Locks for threads, signal handlers, finalizers and forks alike.
 
-A handler or a finalizer runs in the middle of whatever its thread does, so a lock must let the
-thread that holds it in again, and what it protects must be in order at every bytecode. In a child
-of a fork only the thread that forked lives on: what other threads held is free there.
+A handler or a finalizer runs in the middle of any code of its thread, so a lock must be
+reentrant, and the protected data must be consistent at every bytecode. In a forked child
+only the thread that forked lives on: locks of other threads are free there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def reentrant_lock() -> Any:
-    """A lock that its holder may take again, and that no thread holds which a fork left behind.
+    """A reentrant lock that is free in a forked child if another thread held it.
 
     >>> lock = reentrant_lock()
     >>> with Locked(lock), Locked(lock):
@@ -35,7 +35,7 @@ def reentrant_lock() -> Any:
 class Locked(ScopeGuard):
     """A context that holds a lock.
 
-    ``with lock`` of Python's own is safe from signals, though not from exceptions at every
+    Python's own ``with lock`` is safe from signals, though not from exceptions at every
     bytecode; it costs a tenth of this.
     """
 
@@ -44,17 +44,17 @@ class Locked(ScopeGuard):
         self._held: list[bool] = []
 
     def acquire(self) -> None:
-        """Wait for the lock, and note in the same call that it is held."""
+        """Wait for the lock, and record in the same call that it is held."""
         self._held.extend(map(self._lock.acquire, (True,)))
 
     def release(self) -> None:
-        """Give the lock back, if it is held."""
+        """Release the lock, if it is held."""
         if self._held:
             in_one_call((self._held.clear, self._lock.release))
 
 
 class _Writing:
-    """The thread that writes over Variables' values now; 0 where none does.
+    """The thread that is overwriting Variables' values; 0 if there is none.
 
     It is set and reset by calls that also do the writing, so only other threads can ever see it
     set: they wait.
@@ -68,11 +68,11 @@ class _Writing:
         self.end = partial(setattr, self, "thread", 0)
 
     def begin(self) -> Callable[[], None]:
-        """The call by which this thread begins."""
+        """The call by which this thread starts writing."""
         return partial(setattr, self, "thread", threading.get_ident())
 
     def wait(self) -> None:
-        """Return when no other thread writes."""
+        """Return when no other thread is writing."""
         while self.thread:
             sleep(5e-5)
 
@@ -83,7 +83,7 @@ writing = _Writing()
 
 
 def _before_fork() -> None:
-    # A child would see values half written, for good.
+    # A child would see half-written values forever.
     begin = writing.begin()
     while in_one_call((writing.now, begin)):
         writing.wait()
@@ -96,8 +96,8 @@ def _after_fork() -> None:
             lock._at_fork_reinit()
 
 
-# Functions called before a fork run in reverse order. This one comes last, as none that has begun
-# to write may wait for a lock: its holder's finalizers may read Variables.
+# Functions called before a fork run in reverse order. This one comes last, as a thread that has
+# started writing must not wait for a lock: its holder's finalizers may read Variables.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork, after_in_parent=writing.end, after_in_child=_after_fork

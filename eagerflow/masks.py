@@ -1,8 +1,8 @@
-"""Masks: which steps of sequences count, kept beside the tensors that layers hand on.
+"""Masks: which steps of sequences count, stored beside the tensors that layers pass on.
 
-An op's results have none. Where values pass a border, into a captured function, a graph's file or
-another task, a tensor with a mask goes as two leaves of a nest (``opened``), and is one tensor with
-its mask again where the nest is rebuilt; so a mask is an input or an output like any other.
+Results of ops have none. At boundaries, such as captured functions, graphs' files or
+other tasks, a tensor with a mask becomes two leaves of a nest (``opened``), and one tensor with
+its mask again when the nest is rebuilt; so a mask is an ordinary input or output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MASKED_KEYS = ("", "mask")  # the tensor keeps its name, as if it had no mask
 
 
 class Masked(NamedTuple):
-    """A tensor and its mask as leaves of a nest; in the nest that is rebuilt, the tensor has it."""
+    """A tensor and its mask as leaves of a nest; the rebuilt nest has the tensor with its mask."""
 
     values: Any
     mask: Any
@@ -47,7 +47,7 @@ def keeping_mask(old: Any, new: Tensor) -> Tensor:
 
 
 def are_masks(structure: tree.Structure) -> list[bool]:
-    """Which leaves of an opened nest are masks: each of them stands behind its tensor."""
+    """Flags of the leaves of an opened nest that are masks: each follows its tensor."""
     if structure.container is None:
         return [False]
     found = [is_mask for child in structure.children for is_mask in are_masks(child)]
@@ -55,15 +55,15 @@ def are_masks(structure: tree.Structure) -> list[bool]:
 
 
 def masks_among(leaves: Sequence[Any], structure: tree.Structure | None) -> dict[Any, Any]:
-    """The masks among the leaves of an opened nest, by what they belong to."""
+    """The masks among the leaves of an opened nest, by their tensors."""
     hidden = [] if structure is None else are_masks(structure)
     return {leaves[i - 1]: leaves[i] for i, is_mask in enumerate(hidden) if is_mask}
 
 
 def masks_of_inputs(graph: Any) -> dict[Any, Any]:
-    """The inputs of a graph that are masks, by the inputs that they belong to.
+    """The inputs of a graph that are masks, by their tensors' inputs.
 
-    The arguments' structure tells; names do where it is not known, as of a part of a graph.
+    The arguments' structure decides; names do if it is not known, as for a part of a graph.
     """
     inputs, structure = graph.inputs, graph.argument_structure
     hidden = [] if structure is None else are_masks(structure)
@@ -75,7 +75,7 @@ def masks_of_inputs(graph: Any) -> dict[Any, Any]:
 
 
 def with_mask(values: Any, mask: Any) -> Any:
-    """A tensor with this mask; what is no tensor is as it was."""
+    """A tensor with this mask; other objects are unchanged."""
     if id(values) in known_masks:  # one value under two masks is two tensors
         again = new_tensor(values._array, values._kind)
         again._key = values._key

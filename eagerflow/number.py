@@ -1,6 +1,6 @@
-"""Number: a Python number of which only the type is known while tracing.
+"""Number: a Python number with only its type known while tracing.
 
-It behaves like the number that will come: arithmetic with other numbers is done in double
+It behaves like the actual number: arithmetic with other numbers is done in double
 precision or in 64-bit integers, and next to a tensor it takes on that tensor's dtype.
 """
 
@@ -18,18 +18,18 @@ from eagerflow.op import ops
 from eagerflow.tensor import Operators, Tensor
 
 MIN_BYTES_OF_SIZES = 4
-"""Bytes of the narrowest integers that sizes become without a look at them."""
+"""Bytes of the narrowest integers that sizes become without a check."""
 
 
 class Number(Operators):
-    """A number argument of a captured function; ``tensor`` stands for it in full precision.
+    """A number argument of a captured function; ``tensor`` holds it in full precision.
 
-    ``own`` is the dtype of a number of NumPy's, which it has where nothing else says one. It is
-    ``at`` this place among the numbers of ``assumptions``; sizes have none.
+    ``own`` is the dtype of a NumPy number, its default. ``at`` is its
+    index among the numbers of ``assumptions``; sizes have none.
     """
 
     __slots__ = ("assumptions", "at", "own", "python", "tensor")
-    __array_ufunc__ = None  # NumPy's numbers leave arithmetic to this one
+    __array_ufunc__ = None  # NumPy numbers defer arithmetic to this class
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Number(Operators):
         self.at = at
 
     def meeting(self, dtype: DType) -> Tensor:
-        """The number in full precision, on its way to this dtype, which has to hold it."""
+        """The number in full precision, to be converted to this dtype, which must fit it."""
         if dtype in INTEGERS and self.assumptions is not None:
             self.assumptions.cast(self, dtype)
         elif dtype in INTEGERS and dtype.itemsize < MIN_BYTES_OF_SIZES:
@@ -59,14 +59,14 @@ class Number(Operators):
 
     @property
     def value(self) -> Tensor:
-        """The number as a tensor of the dtype that it gets where nothing else says one."""
+        """The number as a tensor of its default dtype."""
         if self.dtype == self.tensor.dtype:
             return self.tensor
         return ops["astype"].call(self.tensor, self.dtype)  # type: ignore[no-any-return]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class of the number that it stands for, which isinstance and ABCs ask for."""
+        """The class of the actual number, used by isinstance and ABCs."""
         return self.python if self.own is None else self.own.type
 
     @property
@@ -76,19 +76,19 @@ class Number(Operators):
 
     @property
     def dtype(self) -> DType:
-        """The dtype that it has on its own."""
+        """Its default dtype."""
         return default_dtype(self.python) if self.own is None else self.own
 
     def refuse(self, how: str) -> NoReturn:
-        """Raise the error of code that wants the number itself."""
-        raise self.tensor._array.refuse(f"{how} of a number")  # which raises itself
+        """Raise the error for code that needs the number itself."""
+        raise self.tensor._array.refuse(f"{how} of a number")  # raises itself
 
     def __repr__(self) -> str:
         return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
 
 
 def size_as_number(size: Dim) -> Number:
-    """A size that is known by name alone, as the whole number that it will be."""
+    """A size known by name only, as an integer Number."""
     return Number(ops["sum"].call(ops["arange"].call(size, size + 1)), int)
 
 

@@ -1,7 +1,7 @@
 """An Op: a primitive operation with all of its facts, and the registry of them all.
 
-Every fact is given or is ``Missing("reason")``; the registry refuses an incomplete Op.
-What reads which fact stands in DESIGN order: eager and plans read ``kernel``, ``direct``
+Every fact is given or is ``Missing("reason")``; the registry rejects an incomplete Op.
+The readers of facts, as in DESIGN: eager and plans read ``kernel``, ``direct``
 and ``dtypes``; capture reads ``infer``; the tape reads ``partials`` or ``vjp`` and
 ``saves``; forward mode reads ``jvp``; vmap reads ``batch``; partition reads ``split``;
 placement reads ``cost``; regions read ``scalar``; the contract tests read all of them.
@@ -28,16 +28,16 @@ Rule = Callable[..., Any]
 
 
 class Missing(Frozen):
-    """A fact that an op does not have, and why."""
+    """The reason why an op does not have a fact."""
 
     reason: str
 
 
 class Onnx(Frozen):
-    """The ONNX operator that means the same.
+    """The equivalent ONNX operator.
 
-    ``attributes`` has ONNX's name of each one that it calls differently. ``rule``, as that of an
-    op, writes the operator where arguments differ otherwise.
+    ``attributes`` has ONNX's names of attributes with other names there. ``rule``, as that of an
+    op, writes the operator if other arguments differ.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Cost(NamedTuple):
 
 
 class Split(NamedTuple):
-    """One way to cut the work: each input along its axis (None: whole), results combined.
+    """One way to divide the work: each input along its axis (None: whole), results combined.
 
     ``combine`` is ``"concat"`` along ``axis`` of the result, or the name of the op that
     joins partial results (``"add"``, ``"maximum"``, ``"logical_and"`` ...).
@@ -72,12 +72,12 @@ class Sample(NamedTuple):
 
 
 class Into(NamedTuple):
-    """What writes results into memory that it is given, which is in row-major order.
+    """Functions that write results into given memory, which is in row-major order.
 
-    ``call(*arrays, out)`` does it in Python. ``native(*arrays, *outs)`` gives what does it in
-    machine code for arrays like these, in a segment of a plan, or None. Where ``call`` is None,
-    that is a ``StagedCall`` on these very arrays. ``types`` are NumPy's characters of the dtypes
-    that it is for. With ``like_first`` the axes of the first result may lie in memory in the order
+    ``call(*arrays, out)`` does it in Python. ``native(*arrays, *outs)`` returns the machine
+    code call for arrays like these, in a segment of a plan, or None. If ``call`` is None,
+    that is a ``StagedCall`` on exactly these arrays. ``types`` are NumPy's characters of the
+    supported dtypes. With ``like_first`` the axes of the first result may have the memory order
     of those of the first argument.
     """
 
@@ -88,7 +88,7 @@ class Into(NamedTuple):
 
 
 class ErrorSample(NamedTuple):
-    """Arguments of a call that must be refused with ``error``, saying ``words``."""
+    """Arguments of a call that must raise ``error`` with ``words`` in its message."""
 
     args: tuple[Any, ...]
     attributes: dict[str, Any]
@@ -101,17 +101,17 @@ _PLAIN: set[type] = {type(None), int, float, bool, str, complex, Dim}
 MAX_DEPTH = 64  # of nested lists, as in NumPy
 
 REQUIRED: Any = object()
-"""Stands for the default of an attribute that has none."""
+"""The default of an attribute without a default."""
 
 
 def plain(cls: type) -> type:
-    """Let attributes hold objects of a class as they are; such objects never change."""
+    """Let attributes hold objects of a class unchanged; such objects are immutable."""
     _PLAIN.add(cls)
     return cls
 
 
 def freeze(value: Any, depth: int = 0) -> Any:
-    """An attribute in the form that is recorded: lists as tuples, NumPy numbers as Python's."""
+    """An attribute in recorded form: lists as tuples, NumPy numbers as Python numbers."""
     cls = type(value)
     if cls in _PLAIN:
         return value
@@ -130,9 +130,9 @@ def freeze(value: Any, depth: int = 0) -> Any:
     if isinstance(value, np.floating | float):
         return float(value)
     try:
-        return index(value)  # NumPy's integers, and integer tensors without axes
+        return index(value)  # NumPy's integers, and 0-d integer tensors
     except CaptureError:
-        raise  # a value that is not known while tracing says so
+        raise  # the error of a value that is not known while tracing
     except raised_here(TypeError):
         pass
     raise DTypeError(
@@ -145,43 +145,43 @@ def freeze(value: Any, depth: int = 0) -> Any:
 
 
 class Op(Record):
-    """A primitive operation and everything that the rest of the system needs to know of it.
+    """A primitive operation with all of its facts.
 
     ``kernel(xp, *arrays, **attributes)`` computes with the array namespace ``xp``.
-    ``ufunc`` names a function of the namespace that does the same and is called directly.
-    ``direct`` is called as ``direct(xp)`` and gives a function of the first array and of the
-    user's own attributes, for the hot path. ``partials`` (one per argument: a number, or a
+    ``ufunc`` names an equivalent function of the namespace, which is called directly.
+    ``direct`` is called as ``direct(xp)`` and returns a function of the first array and of the
+    attributes given by the user, for the hot path. ``partials`` (one per argument: a number, or a
     function of result and arguments) or ``vjp`` (one rule per argument, or one for all, which
-    may give a function in place of a gradient that few want) give the gradient; rules get the
+    may return a function in place of a rarely needed gradient) give the gradient; rules get the
     values named in ``saves`` ("y" is the result) and a TensorSpec in place of each other value.
-    Where ``on_tensors`` is true, the kernel is made of ops: it takes and gives Tensors, as they
-    come, and None in place of a namespace.
+    If ``on_tensors`` is true, the kernel is made of ops: it takes and returns Tensors, unconverted,
+    and None in place of a namespace.
 
-    Effects: a result may share memory with an argument where ``aliases`` says so: False, True for
+    Effects: a result may share memory with an argument according to ``aliases``: False, True for
     those of the same dtype and for parts of complex numbers, or a function of the specs of the
-    argument and the result (``may_share``). It ``views``
-    "all" elements of the first argument in their order, so that nothing has to be computed, or
-    "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
-    ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
-    alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
-    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. What gives a copy
-    of its first argument with a part written over ``writes(*arguments, **attributes)``, of specs:
-    a function of the arrays that tells where in the flattened copy runs of elements begin, and a
-    row of values for each, or raises as the kernel does; or None. On many floats the ufunc of one
-    array is machine code where it is ``compiled``. Bits are ``threaded`` where they may depend on
-    how many threads the libraries below use: a bool, or a function of the arguments' specs.
+    argument and the result (``may_share``). With ``views`` "all" it returns all
+    elements of the first argument in their order, so that nothing is computed, with
+    "some" a part of them. An op that ``fills`` returns one number everywhere, for any arguments.
+    One that ``fails`` may raise errors for values of its arguments, not only for shapes and dtypes.
+    Results of an op that ``keeps_order`` are in row-major order in memory if all arguments
+    are. ``into(*arguments, **attributes)``, of specs, returns an ``Into``, or None. An op that
+    copies its first argument with a part overwritten has ``writes(*arguments, **attributes)``, of
+    specs: it returns a function of the arrays that gives the starts of runs of elements in the
+    flattened copy, and a row of values for each, or raises as the kernel does; or None. For many
+    floats the ufunc of one array is machine code if it is ``compiled``. ``threaded`` says if bits
+    may depend on the libraries' number of threads: a bool, or a function of the arguments' specs.
 
-    ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
-    writes operators by ``w`` (``onnx/writing/writer.py``), which also tells the ``results``;
-    without either, ``"body"``, an op is exported as what its body consists of, and so it is where
-    its operator cannot be had. What is ``Missing`` is refused.
+    ``onnx`` is the equivalent operator, or a rule ``(w, *inputs, **attributes)`` that
+    writes operators by ``w`` (``onnx/writing/writer.py``), which also has the ``results``;
+    without either, ``"body"``, an op is exported as the ops of its body, also if
+    its operator is unavailable. ``Missing`` raises an error.
 
-    ``since`` tells in which ``version`` attributes were added: graphs saved before have their
-    defaults. All versions from the first of these on differ in nothing else. ``also`` has keywords
-    of the Array API standard, and their defaults, that calls take beside the attributes: ``copy``,
-    which asks for nothing, and ``device``, for the result.
+    ``since`` is the ``version`` that added each attribute: graphs saved before have their
+    defaults. All versions from the first of these on have no other differences. ``also`` has
+    keywords of the Array API standard, and their defaults, that calls accept beside attributes:
+    ``copy``, which has no effect, and ``device``, for the result.
 
-    What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
+    ``recorded`` is the op recorded by a tape in its place: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.
     """
 
@@ -229,27 +229,27 @@ class Op(Record):
     compiled: bool = False
     ulp: int = 4
     version: int = 1
-    shorter: tuple[int, ...] = ()  # older versions, which gave the first of today's results
-    since: dict[str, int] = fresh(default_factory=dict)  # versions that attributes came with
+    shorter: tuple[int, ...] = ()  # older versions, with only the first of the current results
+    since: dict[str, int] = fresh(default_factory=dict)  # the versions that added attributes
     call: Any = None
-    # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
+    # Caches of calls: hot paths by kind, kernels by kind, valid arguments.
     table: dict[Any, Any] = fresh(default_factory=dict)
     kernels: dict[Any, Rule] = fresh(default_factory=dict)
-    many: dict[Any, Rule] = fresh(default_factory=dict)  # what computes many elements, by kind
+    many: dict[Any, Rule] = fresh(default_factory=dict)  # functions for many elements, by kind
     fitting: set[Any] = fresh(default_factory=set)  # kinds of arguments that need no conversion
-    # And what copies learn anew: shapes, kinds and attributes that are fine; all attributes of
-    # calls that tell some of them; rules of the tape.
+    # Caches that copies do not share: valid shapes, kinds and attributes; all attributes of
+    # calls that give some of them; rules of the tape.
     passed: set[Any] = fresh(default_factory=set, init=False)
     bound: dict[Any, dict[str, Any]] = fresh(default_factory=dict, init=False)
     rules: list[Any] = fresh(default_factory=lambda: [None] * 4, init=False)
-    # What follows from the other facts, and is asked for in each call.
+    # Derived facts that each call reads.
     kept: tuple[bool, ...] = ()
-    keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument
+    keeps_all: bool = False  # no entry of a tape holds only the shape of an argument
     required: tuple[str, ...] = ()
     uniform: bool = True
     differentiable: bool = False
 
-    translate: ClassVar[Rule]  # says what an argument of others means; see ops/keywords.py
+    translate: ClassVar[Rule]  # interprets arguments of other libraries; see ops/keywords.py
 
     def __init__(self, *facts: Any, **named: Any) -> None:
         super().__init__(*facts, **named)
@@ -274,7 +274,7 @@ class Op(Record):
         return registered, (self.name,)
 
     def bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
-        """Data arguments, and all attributes in recorded form, of a call by the user."""
+        """Data arguments, and all attributes in recorded form, of a user's call."""
         if self.arrange is not None:
             args, named = self.arrange(*args, **named)
         count = len(args) if self.variadic else len(self.data)
@@ -357,7 +357,7 @@ class Op(Record):
         if not self.aliases:
             return False
         if self.family == "custom":
-            return True  # nothing is known of its kernel
+            return True  # nothing is known about its kernel
         if self.family == "reduction" and made.size < given.size:
             return False
         if self.family == "elementwise" and made.shape != given.shape:
@@ -388,7 +388,7 @@ _FACTS = (
 
 
 class LateSignature(inspect.Signature):
-    """A signature that ``find`` gives when it is asked for, since finding all takes long."""
+    """A signature computed by ``find`` on demand, since computing all of them is slow."""
 
     def __init__(self, find: Callable[[], inspect.Signature]) -> None:
         self._find = find
@@ -400,7 +400,7 @@ class LateSignature(inspect.Signature):
         return self._find().parameters
 
     def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
-        """A plain signature, as of a method, from which ``self`` has been taken."""
+        """A plain signature, such as that of a method without ``self``."""
         return self._find().replace(**changes)
 
 
@@ -419,7 +419,7 @@ class _Registry(Mapping[str, Op]):
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
-        # Loads the module of a name, or of all that were not used yet; whether some are left.
+        # Loads the module of a name, or all unloaded modules; returns whether some are left.
         self.late: Callable[[str | None], bool] | None = None
 
     def __getitem__(self, name: str) -> Op:
@@ -441,7 +441,7 @@ class _Registry(Mapping[str, Op]):
     def _loaded(self, name: str | None = None) -> dict[str, Op]:
         late = self.late
         if late is not None and not late(name):
-            self.late = None  # not before: other threads wait for the modules, as all imports do
+            self.late = None  # not before: other threads wait for the modules, as for all imports
         return self._ops
 
     def add(self, op: Op) -> None:
@@ -460,7 +460,7 @@ ops = _Registry()
 
 
 def registered(name: str) -> Op:
-    """The op of this name; copies of an Op, also pickled ones, are itself."""
+    """The op of this name; copies and pickles of an Op are the Op itself."""
     return ops[name]
 
 
@@ -470,7 +470,7 @@ def register(kernel: Rule, facts: dict[str, Any]) -> Op:
     After the namespace ``xp`` come the data arguments, up to ``/`` (``*name`` for any
     number of them; a default of None makes one optional); all later ones are attributes.
     """
-    facts = dict.fromkeys(_FACTS) | facts  # what is not given is None, and then refused
+    facts = dict.fromkeys(_FACTS) | facts  # missing facts are None, and then rejected
     data, attributes, optional, variadic = _signature(kernel)
     facts.setdefault("together", tuple(range(len(data))))
     op = Op(
@@ -490,7 +490,7 @@ def register(kernel: Rule, facts: dict[str, Any]) -> Op:
 def _signature(
     kernel: Rule,
 ) -> tuple[tuple[str, ...], dict[str, Any], frozenset[int], bool]:
-    # inspect.signature says the same, ten times slower, and import time counts.
+    # inspect.signature returns the same, ten times slower, and import time matters.
     code = kernel.__code__
     names = code.co_varnames
     total = code.co_argcount
@@ -511,7 +511,7 @@ def _signature(
 
 
 def custom_op(name: str, vjp: Rule) -> Op:
-    """An op for one recorded call of a user's function, known by its backward rule alone."""
+    """An op for one recorded call of a user's function, with only a backward rule."""
     none = Missing("a function of the user's")
     return Op(
         name,
@@ -541,5 +541,5 @@ def custom_op(name: str, vjp: Rule) -> Op:
 
 
 def spec_of(value: Any) -> TensorSpec:
-    """The spec of a tensor; its shape and dtype are known to be fine."""
+    """The spec of a tensor; its shape and dtype need no check."""
     return known_spec(value.shape, value.dtype, value.device)

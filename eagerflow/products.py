@@ -1,8 +1,8 @@
-"""Products of gradients, in which 0 wins over infinity and NaN behind ops that can make these.
+"""Products of gradients in which 0 wins over infinity and NaN, where derivatives can be these.
 
-That product costs twice as much as a plain one, and is the same where no NaN comes out. So on
-small arrays the tape multiplies as usual, keeps what it has walked over, and looks at the gradients
-later: where there is a NaN, it goes back to where it began to trust, and takes care from there on.
+That product costs twice as much as a plain one, and is the same unless a NaN results. So on
+small arrays the tape multiplies as usual, keeps the entries it has visited, and checks gradients
+later: if there is a NaN, it returns to the checkpoint, and uses the careful product from there on.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from eagerflow.tensor import Tensor, new_tensor
 __all__ = ["Products", "of_many"]
 
 MAX_TRUSTED_ELEMENTS = 1 << 10
-MAX_TRUSTED_ENTRIES = 1 << 8  # whose small arrays live until then
+MAX_TRUSTED_ENTRIES = 1 << 8  # entries with small arrays kept alive until the check
 
 
 class Products:
-    """The mode in which a walk over ``entries`` needs the rules for each, and its product.
+    """The mode of a walk over ``entries``, which selects the rules for each, and its product.
 
-    ``fit`` is called for each from the first one on whose op's derivative can be infinite.
-    ``state`` is what the walk changes besides the entries: gradients by key, and a list and a set
-    that grow.
+    ``fit`` is called for each entry from the first one whose op may have an infinite derivative.
+    ``state`` is the changing state of the walk besides the entries: gradients by key, and a list
+    and a set that grow.
     """
 
     __slots__ = (
@@ -48,8 +48,8 @@ class Products:
         self, entries: list[Any], state: tuple[dict[int, Any], list[Any], set[int]], unwatched: bool
     ) -> None:
         self._entries, self._state = entries, state
-        self._unwatched = self._trusts = unwatched  # a recorder would see what was for nothing
-        self._done: list[Any] = []  # since it began to trust
+        self._unwatched = self._trusts = unwatched  # a recorder would see discarded calls
+        self._done: list[Any] = []  # since the checkpoint
         self._back: tuple[dict[int, Any], int, set[int]] | None = None
         self._take(PLAIN)
 
@@ -58,9 +58,9 @@ class Products:
         self.times = product_of(mode)
 
     def fit(self, entry: Any, g: Any) -> bool:
-        """Have the product for an entry, which was taken from the walk with its gradient.
+        """Select the product for an entry, which was taken from the walk with its gradient.
 
-        False where the walk has gone back instead, behind this entry as well.
+        False if the walk has returned to the checkpoint instead, before this entry.
         """
         small = (
             self._trusts
@@ -73,7 +73,7 @@ class Products:
         done = self._done
         done.append(entry)
         if small and self._back is not None and len(done) <= MAX_TRUSTED_ENTRIES:
-            return True  # as the entry before
+            return True  # like the previous entry
         if not self.hold(g):
             return False
         done.clear()
@@ -85,9 +85,9 @@ class Products:
         return True
 
     def hold(self, *taken: Any) -> bool:
-        """Whether no NaN has come out; else the walk goes back, and no product is trusted again.
+        """Whether there is no NaN; otherwise the walk goes back, and uses the careful product.
 
-        ``taken`` is what the walk has taken out of the gradients for its next entry.
+        ``taken`` are the gradients taken out for the next entry.
         """
         if self._back is None:
             return True
@@ -112,7 +112,7 @@ class Products:
 
 
 def _has_nan(array: Any) -> bool:
-    """Whether there is a NaN, or perhaps infinity of both signs."""
+    """Whether there is a NaN, or possibly infinities of both signs."""
     if array.dtype.kind in "biu":
         return False
     if array.size < MAX_TRUSTED_ELEMENTS and array.dtype.char in "fd":
@@ -127,7 +127,7 @@ def _has_nan(array: Any) -> bool:
 
 
 def of_many(product: Callable[..., Any]) -> Callable[..., Any]:
-    """What multiplies large arrays like this product, where no recorder watches."""
+    """A function that multiplies large arrays like this product, without recorders."""
     return _shared if product is multiply and not recording() else product
 
 
@@ -137,5 +137,5 @@ def _shared(g: Any, p: Any) -> Any:
         return multiply(g, p)
     a, b = g._array, p._array
     if not any(a.strides) and a.item(0) == 1 and a.shape == b.shape and not is_shared(b):
-        return new_tensor(b, g._kind)  # 1 times what is never changed, and not p, which has a key
+        return new_tensor(b, g._kind)  # 1 times an immutable value, and not p, which has a key
     return new_tensor(quietly(many, a, b), g._kind)

@@ -1,4 +1,4 @@
-"""What a tape can explain: the user's line, why a gradient is missing, what memory it keeps."""
+"""Explanations of a tape: the user's line, the reason for a missing gradient, memory kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eagerflow.tensor import Tensor
 
 
 def caller() -> tuple[Any, int]:
-    """Code and instruction of the user's line that runs now."""
+    """Code and instruction of the user's current line."""
     frame = user_frame(sys._getframe(1))
     return frame.f_code, frame.f_lasti
 
@@ -42,7 +42,7 @@ def _at(code: Any, instruction: int) -> str:
 
 
 def name_of(source: Any) -> str:
-    """The name of a Variable or of a value in a graph, or what a source is."""
+    """The name of a Variable or of a value in a graph, or a description of a source."""
     name: str | None = getattr(source, "name", None)
     name = name or getattr(getattr(source, "_array", None), "name", None)
     return name or f"tensor of shape {tuple(source.shape)}"
@@ -61,7 +61,7 @@ def _reason(entry: Any) -> str:
 
 
 def broken_path(ends: Iterable[Any], left: Iterable[Any], keys: set[int]) -> str:
-    """Why the walk back from a target did not come to the values with these keys."""
+    """Why the walk back from a target did not reach the values with these keys."""
     lines = [f"the path breaks at {_reason(entry)}" for entry in ends]
     lines += _left_by(left, keys)
     return "\n    ".join(
@@ -79,7 +79,7 @@ def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
 
 
 def unconnected(source: Any, reason: str) -> GradientError:
-    """The error of a source that no target depends on."""
+    """The error for a source that no target depends on."""
     return GradientError(
         "the target does not depend on a source",
         argument=name_of(source),
@@ -94,7 +94,7 @@ def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str
     key = getattr(target, "_key", None)
     if type(getattr(target, "_kind", None)) is SymbolicKind:
         return (
-            "the target stands for what a model is to compute, and a tape records what is "
+            "the target is a symbolic value of a model, and a tape records what is "
             "computed: call the model on tensors under the tape"
         )
     if not keys:

@@ -1,10 +1,10 @@
-"""Gradients of element-wise ops in one pass over memory: a derivative times what comes from above.
+"""Gradients of elementwise ops in one pass over memory: derivative times incoming gradient.
 
-Rules are made of public ops, each of which would pass over its arrays, and cost a call. While
-these calls are not recorded, a rule of several is run as one kernel: it is called once with values
-of a region, on which ops write down their scalar instructions. The bits are those of the ops one
-after the other, and so is the order in memory, by which sums round; where they might not be, or
-something does not fit, these are called after all.
+Rules are made of public ops; each would pass over its arrays, and cost a call. While
+these calls are not recorded, a rule of several ops is run as one kernel: it is called once with
+values of a region, on which ops write their scalar instructions. The bits are those of the ops one
+after the other, and so is the memory order, which affects the rounding of sums; if they might
+differ, or the rule is unsupported, the ops are called after all.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ __all__ = [
 ]
 
 Rule = Callable[..., Any]
-MAX_KERNELS = 64  # of one rule: for dtypes, attributes, and Python numbers among the arguments
+MAX_KERNELS = 64  # per rule: for dtypes, attributes, and Python numbers among the arguments
 
 # Writing down ------------------------------------------------------------------------------------
 
 
 class _Writer:
-    """The statements of a region that op calls on its symbols become."""
+    """Collects the statements of a region from op calls on its symbols."""
 
     def __init__(self, s: Any) -> None:
         self.s = s
@@ -67,14 +67,14 @@ class _Writer:
         self.same_bits = True
 
     def write(self, op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
-        """The value of an op's result; AttributeError where the op has no such form."""
+        """The value of an op's result; AttributeError if the op has no such form."""
         self.calls += 1
         if op.call is astype:
             return self.s.convert(values[0], attributes["dtype"].name)
         if op.family != "elementwise":
             raise AttributeError(f"{op.name} is not element-wise")
         if not isinstance(op.scalar, str):
-            # The formula of its kernel, which becomes machine code as it does here.
+            # The formula of its kernel, compiled to the same machine code.
             own = op.scalar is op.kernel or op.call is multiply_no_nan
             self.same_bits = self.same_bits and own
             return op.scalar(self.s, *values, **attributes)  # type: ignore[operator]
@@ -89,9 +89,9 @@ class _Writer:
 
 
 class _Symbol:
-    """What a Tensor holds that stands for a value of a region."""
+    """The content of a Tensor that represents a value of a region."""
 
-    shape = (2, 2)  # as if; rules of elements look at none
+    shape = (2, 2)  # a placeholder; elementwise rules read no shape
     size = 4
 
     def __init__(self, writer: _Writer, value: Any) -> None:
@@ -109,7 +109,7 @@ class _Symbols(Recorder):
         self.kinds: dict[tuple[Device, DType], SymbolicKind] = {}
 
     def tensor(self, writer: _Writer, value: Any, device: Device) -> Tensor:
-        """The Tensor that stands for a value."""
+        """The Tensor for a value."""
         symbol = _Symbol(writer, value)
         key = device, symbol.dtype
         if key not in self.kinds:
@@ -129,10 +129,10 @@ _symbols = _Symbols()
 
 
 class _Kernel(NamedTuple):
-    """A rule as a kernel: ``few(g, *arrays)`` of few elements, ``many(g, *arrays)`` of many.
+    """A rule as a kernel: ``few(g, *arrays)`` for few elements, ``many(g, *arrays)`` for many.
 
-    The arrays are those of the Tensors at a place or two of an entry, of these kinds. Without
-    ``many``, many elements take the ops one by one.
+    The arrays are those of the Tensors at one or two indices of an entry, of these kinds. Without
+    ``many``, many elements use the ops one by one.
     """
 
     place: int
@@ -171,7 +171,7 @@ class _Body:
         return generated.region(self, "n", tuple((dtype, "n") for dtype in dtypes))
 
     def drop_unused(self) -> None:
-        """Leave out what the rule does not read."""
+        """Remove inputs that the rule does not read."""
         read = {o for part in self.region().body for o in part.operands}
         self.kinds = {
             i: own for n, (i, own) in enumerate(self.kinds.items()) if f"x{n + 1}" in read
@@ -179,7 +179,7 @@ class _Body:
 
 
 def _kernel(partial: Rule, product: Rule, kind: Kind, entry: Any) -> _Kernel | None:
-    """The kernel of a partial derivative times g; None where one op is all of it."""
+    """The kernel of a partial derivative times g; None if that is a single op."""
     if kind.array_type is not np.ndarray or type(kind) is not Kind or kind.dtype.char not in "fd":
         return None
     small, large = (_Body(partial, p, kind, entry) for p in (multiply, product))
@@ -217,7 +217,7 @@ _NUMBERS = frozenset((bool, int, float))
 
 
 class Pull:
-    """A partial derivative times what comes from above, in one kernel, for entries of a tape."""
+    """A partial derivative times the incoming gradient, in one kernel, for entries of a tape."""
 
     __slots__ = ("_guards", "_kernels", "_lone", "_pair", "_product", "partial")
 
@@ -229,7 +229,7 @@ class Pull:
         self._kernels: dict[Any, _Kernel | None] = {}
 
     def of(self, g: Any, entry: Any) -> Tensor | None:
-        """The product; None where there is no kernel for these arguments."""
+        """The product; None if there is no kernel for these arguments."""
         key = kind = g._kind
         if not self._lone and not (
             self._pair
@@ -245,7 +245,7 @@ class Pull:
         place, own, second, second_kind, few, many = kernel
         a, x = g._array, entry[place]
         b, size = x._array, a.size
-        if x._kind is not own or b.size != size or not a.ndim:  # NumPy makes scalars of numbers
+        if x._kind is not own or b.size != size or not a.ndim:  # NumPy returns scalars for numbers
             return None
         arrays: Any = (a, b)
         if second:
@@ -258,7 +258,7 @@ class Pull:
                 if many is None or 0 in arrays[-1].strides:
                     return None
                 return new_tensor(process.run(many, *arrays), kind)
-            if not arrays[-1].flags.c_contiguous:  # else the result of ops has this order, too
+            if not arrays[-1].flags.c_contiguous:  # otherwise the result of ops has this order, too
                 return None
             if not a.flags.c_contiguous:
                 arrays = np.ascontiguousarray(a), *arrays[1:]
@@ -275,7 +275,7 @@ class Pull:
             return None  # numbers that change with each call
         try:
             found = _kernel(self.partial, self._product, g._kind, entry)
-        except raised_here(Exception):  # as ops it says what is wrong, if anything is
+        except raised_here(Exception):  # run as ops, it raises the error, if there is one
             found = None
         self._kernels[key] = found
         return found
@@ -288,31 +288,31 @@ def _has_nan(array: Any) -> Any:
 
 
 def _key(kind: Kind, entry: Any) -> Any:
-    """What the kernel of an op with attributes or several arguments depends on."""
+    """The key of the kernel of an op with attributes or several arguments."""
     given = entry[FIRST_VALUE::2]
     forms = [(x.__class__, x if x.__class__ in _NUMBERS else None) for x in given]
     return kind, *forms, *entry[ATTRIBUTES].values()
 
 
-# Rules as the tape walks over them ---------------------------------------------------------------
+# Rules for the tape's walk -----------------------------------------------------------------------
 
 SAME, OPPOSITE, NUMBER, VALUE, KERNEL, FUNCTION, WHOLE = range(7)
-"""What is multiplied by: 1, -1, another number, a value of the entry, or what a function gives,
-perhaps in one kernel; or an op that does the whole, with a value of the entry and the gradient."""
+"""Kinds of factors: 1, -1, another number, a value of the entry, or the result of a function,
+perhaps in one kernel; or an op for the product, with a value of the entry and the gradient."""
 
 PLAIN, CAREFUL, WATCHED = 0, 1, 2
 """Modes of a walk: whether the product lets 0 win, plus whether a recorder sees the calls."""
 
 
 def product_of(mode: int) -> Rule:
-    """What gradients are multiplied with."""
+    """The product of gradients in a mode."""
     return multiply_no_nan if mode & CAREFUL else multiply
 
 
 def rules_of(op: Op, mode: int) -> list[tuple[int, Any, int]] | bool:
-    """For each partial: what to do, with what, and where its argument's key stands in an entry.
+    """For each partial: the kind, the factor, and the index of its argument's key in an entry.
 
-    Without recorders, kernels may do it. False where an op has other rules; ``op`` keeps it.
+    Without recorders, kernels may be used. False if an op has other rules; stored in ``op``.
     """
     own = op.vjp[0] if isinstance(op.vjp, tuple) and op.vjp else None
     found: list[tuple[int, Any, int]] | bool = False

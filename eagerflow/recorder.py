@@ -2,7 +2,7 @@
 
 A recorder is put around code with ``with``. Each op call of the thread then goes to the
 innermost recorder, which passes it on with ``below`` or answers it itself. A recorder that
-only wants to know what was computed offers ``append``; the hot path then computes first and
+only needs the results offers ``append``; the hot path then computes first and
 appends an ``Entry`` on its own.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eagerflow.op import Op
 
 next_key = itertools.count().__next__
-"""Gives the number that identifies one recorded value, in all tapes and threads."""
+"""Returns a new number that identifies one recorded value, in all tapes and threads."""
 
 
 # An entry describes one recorded op call as one flat tuple, since the hot path makes it and a
@@ -32,8 +32,8 @@ next_key = itertools.count().__next__
 #     (op, attributes, code, instruction, out, y, key, x, key, x, ...)
 #
 # ``code`` and ``instruction`` give the user's line; ``out`` is the key of the result, or a
-# tuple of several; ``y`` is the result where the op's rules need it. For each argument follow
-# its key (None: not watched) and its value where the rules need it, else its shape or spec.
+# tuple of several; ``y`` is the result if the op's rules need it. For each argument follow
+# its key (None: not watched) and its value if the rules need it, else its shape or spec.
 OP, ATTRIBUTES, CODE, INSTRUCTION, OUT, RESULT = range(6)
 FIRST_KEY, FIRST_VALUE = 6, 7
 
@@ -46,7 +46,7 @@ class Recorder(ScopeGuard):
 
     append: Append | None = None
     outer: Recorder | None = None
-    derives: bool | None = None  # True: as a tape does; False: it only writes down; None: otherwise
+    derives: bool | None = None  # True: as a tape does; False: it only records; None: otherwise
     _before: _State | None = None
     _thread = 0
 
@@ -63,7 +63,7 @@ class Recorder(ScopeGuard):
         _now.set((self.append, self, _runner.run))
 
     def release(self) -> Exception | None:
-        """Give way to the recorder that was there before; an error if it is not the turn."""
+        """Restore the previous recorder; an error if it is not the innermost one."""
         before = self._before
         if before is None:
             return None
@@ -91,11 +91,11 @@ class Recorder(ScopeGuard):
         """Called when no more op calls can arrive."""
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """The result of an op whose arguments are Tensors of fitting dtypes, or scalars."""
+        """The result of an op with arguments that are Tensors of valid dtypes, or scalars."""
         return below(self.outer, op, args, attributes)
 
     def read(self, variable: Any) -> Any:
-        """The Tensor that stands for the value of ``variable`` now."""
+        """The Tensor for the current value of ``variable``."""
         return self.outer.read(variable) if self.outer else variable.current
 
     def assign(self, variable: Any, value: Any) -> None:
@@ -107,7 +107,7 @@ class Recorder(ScopeGuard):
 
     def exchange(self, variable: Any, old: Any, new: Any) -> bool:
         """Make ``new`` the value of ``variable`` if ``old`` still is; whether it was."""
-        if type(self).assign is not Recorder.assign:  # a recorder of assignments has them alone
+        if type(self).assign is not Recorder.assign:  # recorders of assignments handle them
             self.assign(variable, new)
             return True
         return self.exchange_below(variable, old, new)
@@ -118,16 +118,16 @@ class Recorder(ScopeGuard):
         return bool(below.exchange(variable, old, new) if below else variable.replace(old, new))
 
     def of_custom(self) -> Recorder | None:
-        """The innermost recorder that sees the ops of a function with a gradient of its own."""
+        """The innermost recorder that sees the ops of a function with a custom gradient."""
         return self
 
     def customized(
         self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
     ) -> Any:
-        """The ``results`` of a function of ``args``, with a gradient as ``rule`` says.
+        """The ``results`` of a function of ``args``, with the gradient given by ``rule``.
 
-        They are Tensors of their own, which nothing has been computed from. The rule takes a
-        gradient for each of them and gives one for each argument.
+        They are new Tensors, which nothing has been computed from. The rule takes a
+        gradient for each of them and returns one for each argument.
         """
         if self.outer is None:
             return results
@@ -139,20 +139,20 @@ class Recorder(ScopeGuard):
             self.outer.leave(tensor, how)
 
     def changing(self, tensor: Any) -> None:
-        """An operator gives another value for this one, which it would change in an array."""
+        """An operator returns a new value in place of this one; it would change an array."""
         if self.outer:
             self.outer.changing(tensor)
 
     def created(self, what: str) -> None:
-        """State was made that lasts: a Variable, the weights of a layer."""
+        """Lasting state was created: a Variable, the weights of a layer."""
         if self.outer:
             self.outer.created(what)
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
-        """Call ``sink`` with these values once they are known; no recorder sees what it does.
+        """Call ``sink`` with these values once they are known; no recorder sees its work.
 
         ``tensors`` has them by labels, in order: in a graph they are called ``name/label``, or
-        ``name`` where the label is empty. A trace makes them more results of its graph.
+        ``name`` if the label is empty. A trace adds them to the results of its graph.
         """
         if self.outer:
             self.outer.emit(name, sink, tensors)
@@ -160,36 +160,36 @@ class Recorder(ScopeGuard):
             with_recorder(None, sink, *tensors.values())
 
     def aside(self, f: Callable[..., Any], *args: Any) -> Any:
-        """``f(...)`` seen by no recorder, nor by the monitor of a trace."""
+        """``f(...)`` without being seen by a recorder, or by the monitor of a trace."""
         return self.outer.aside(f, *args) if self.outer else with_recorder(None, f, *args)
 
     def initial(self, tensor: Any) -> Any:
-        """The number behind a Tensor that a Variable is to begin with."""
+        """The value of a Tensor that initializes a Variable."""
         return self.outer.initial(tensor) if self.outer else tensor
 
     def follow(self, origin: tuple[Any, int] | None) -> None:
-        """The op calls to come belong to this place in the user's code; None: to their own."""
+        """Assign the next op calls to this place in the user's code; None: to their own."""
         if self.outer:
             self.outer.follow(origin)
 
     def explain(self, error: EagerflowError) -> None:
-        """An op call has failed: complete its error with what only a recorder knows."""
+        """Complete the error of a failed op call with facts that only a recorder knows."""
         if self.outer:
             self.outer.explain(error)
 
 
 class _Process:
-    """The recorders of all threads, and a quiet runner for when there is none.
+    """The recorders of all threads, and a quiet runner for use without any.
 
-    While there are no recorders, which is most of the time, an op need not ask its own
-    thread; the runner is then shared, and a thread that finds it taken uses its own.
+    While there are no recorders, which is most of the time, an op need not check its own
+    thread; the runner is then shared, and a thread that finds it in use takes its own.
     ``of_sizes`` answers calls with sizes that are known by name only, while there are none.
     """
 
     __slots__ = ("of_sizes", "recorders", "run")
 
     def __init__(self) -> None:
-        self.recorders: set[Recorder] = set()  # a count could miss one where threads meet
+        self.recorders: set[Recorder] = set()  # a count could miss one if threads interleave
         self.run = quiet_runner()
         self.of_sizes: Recorder | None = None
 
@@ -208,7 +208,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Runner(threading.local):
-    """A quiet runner for each thread that records: one context can be entered once at a time."""
+    """A quiet runner for each thread that records: a context can be entered only once at a time."""
 
     def __init__(self) -> None:
         self.run = quiet_runner()
@@ -221,13 +221,13 @@ _runner = _Runner()
 _State = tuple[Append | None, "Recorder | None", Callable[..., Any]]
 _now: ContextVar[_State] = ContextVar("eagerflow_recorder", default=(None, None, process.run))
 recorder_state = _now.get
-"""Gives the innermost recorder's ``append``, the recorder itself, and a quiet runner."""
+"""Returns the innermost recorder's ``append``, the recorder itself, and a quiet runner."""
 
 
 def with_recorder(
     recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """``f(...)`` with ``recorder`` as the innermost one, in a context that the call leaves."""
+    """``f(...)`` with ``recorder`` as the innermost one, in a context that ends with the call."""
     state = recorder.append if recorder else None, recorder, _runner.run
     return call_with(_now, state, f, *args, **kwargs)
 
@@ -238,17 +238,17 @@ def recording() -> bool:
 
 
 def prepared(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(...)``, which makes state that lasts where it finds none, and else does nothing.
+    """``f(...)``, which creates lasting state if there is none, and otherwise does nothing.
 
-    How it is made is not seen, but only what is there afterwards. So the code around it must go
-    the same way whether it was there or not.
+    Its creation is not seen, only the resulting state. So the code around it must go
+    the same way whether it existed or not.
     """
     recorder = recorder_state()[1]
     return f(*args) if recorder is None else recorder.aside(f, *args)
 
 
 def unrecorded(what: str, f: Callable[..., Any], *args: Any) -> Any:
-    """``f(...)``, which makes state that lasts, such as weights: a trace around it is repeated."""
+    """``f(...)``, which creates lasting state, such as weights: a trace around it is repeated."""
     result = prepared(f, *args)
     recorder = recorder_state()[1]
     if recorder is not None:

@@ -1,4 +1,4 @@
-"""Named scopes: what names of nodes in graphs begin with."""
+"""Named scopes: prefixes of node names in graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eagerflow.guard import ScopeGuard
 
 _scope: ContextVar[str] = ContextVar("eagerflow_scope", default="")
 scopes = _scope.get
-"""Gives the prefix of names in the scopes entered now, such as ``"encoder/dense/"``."""
+"""Returns the prefix of names in the current scopes, such as ``"encoder/dense/"``."""
 
 
 class scope(ScopeGuard):  # noqa: N801 (it is used like a function)
@@ -28,12 +28,12 @@ class scope(ScopeGuard):  # noqa: N801 (it is used like a function)
         self._before: str | None = None
 
     def acquire(self) -> None:
-        """Lengthen the prefix of names."""
+        """Extend the prefix of names."""
         self._before = _scope.get()
         _scope.set(f"{self._before}{self._name}/")
 
     def release(self) -> None:
-        """Let names begin as before."""
+        """Restore the previous prefix."""
         if self._before is not None:
             _scope.set(self._before)
             self._before = None

@@ -1,4 +1,4 @@
-"""The environment variables that eagerflow reads: all of them, and what they say."""
+"""The environment variables that eagerflow reads, and their meaning."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SETTINGS = {
 
 
 def setting(name: str) -> str:
-    """What an environment variable of the table says, "" if it is not set."""
+    """The value of an environment variable of the table, "" if it is not set."""
     if name not in SETTINGS:
         raise KeyError(name)
     return os.environ.get(name, "")
 
 
 def named_by_user(name: str) -> str:
-    """What a variable says whose name a user chose, as for secrets; "" if it is not set."""
+    """The value of a variable with a name chosen by the user, as for secrets; "" if not set."""
     return os.environ.get(name, "")
 
 
 def for_child(changes: Mapping[str, str]) -> dict[str, str]:
-    """All variables, with these changes, for a process that is started."""
+    """All variables, with these changes, for a child process."""
     return os.environ | changes
 
 
@@ -44,7 +44,7 @@ def set_unless_said(name: str, value: str) -> None:
 
 @contextmanager
 def changed(changes: Mapping[str, str]) -> Iterator[None]:
-    """A block in which variables have these values, for libraries and processes that start in it.
+    """A block in which variables have these values, for libraries and processes started in it.
 
     >>> with changed({"EAGERFLOW_LLVM": "off"}):
     ...     switched_off("EAGERFLOW_LLVM")

@@ -1,4 +1,4 @@
-"""What is known of a tensor without its values: shape, dtype and device."""
+"""Facts about a tensor without its values: shape, dtype and device."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from eagerflow.errors import AxisError, ShapeError, short_repr
 from eagerflow.handlers import raised_here
 
 Array = Any
-"""An array of the library that is computed with; its class is known when a program runs."""
+"""An array of the backend's library; its class is only known at run time."""
 Namespace = Any
 """NumPy, CuPy, or another library by the names of the Array API standard."""
 
-# No array library addresses more; the product of sizes is bounded before anything is cast.
+# No array library addresses more; the product of sizes is limited before any cast.
 MAX_ELEMENTS = 2**62
 MAX_RANK = 64
 
@@ -25,7 +25,7 @@ class TensorSpec:
     """Shape, dtype and device of a tensor, with an optional name for inputs of graphs.
 
     ``shape`` holds integers, names (``"batch"``), ``Dim`` or, for a free size, ``None``.
-    ``device`` is a device, its name, or None where it does not matter.
+    ``device`` is a device, its name, or None if it does not matter.
 
     >>> ef.TensorSpec(("batch", 784), "float32", name="x")
     TensorSpec((batch, 784), float32, name='x')
@@ -127,19 +127,19 @@ def _unlike(shapes: tuple[Shape, ...], sizes: set[DimLike]) -> ShapeError:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape in which ``shapes`` meet under NumPy's rule; ShapeError where they do not."""
+    """The broadcast shape of ``shapes`` by NumPy's rule; ShapeError if there is none."""
     rank = max(map(len, shapes), default=0)
     result: list[DimLike] = []
     for column in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
         sizes = {dim for dim in column if dim != 1}
         if len(sizes) > 1:
-            raise _unlike(shapes, sizes)  # no name for it here, which would be a cycle
+            raise _unlike(shapes, sizes)  # not stored in a name, which would make a cycle
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 
 
 def known_spec(shape: tuple[Any, ...], dtype: DType, device: Any) -> TensorSpec:
-    """A spec of what is known to be fine, such as what a tensor has."""
+    """A spec of valid parts, such as those of a tensor."""
     spec = object.__new__(TensorSpec)
     spec.shape = shape
     spec.dtype = dtype
@@ -149,7 +149,7 @@ def known_spec(shape: tuple[Any, ...], dtype: DType, device: Any) -> TensorSpec:
 
 
 def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
-    """``axis`` counted from the front; AxisError where there is no such axis."""
+    """``axis`` counted from the front; AxisError if there is no such axis."""
     try:
         number = index(axis)
     except raised_here(TypeError):
@@ -181,9 +181,9 @@ def normalize_axes(
 
 
 def reduced_axes(axes: Any, rank: int) -> tuple[int, ...]:
-    """The axes that a reduction takes away, counted from the front.
+    """The axes removed by a reduction, counted from the front.
 
-    As for NumPy, 0 and -1 mean none where there are no axes.
+    As in NumPy, 0 and -1 mean none if there are no axes.
     """
     if rank == 0 and axes.__class__ is int and axes in (0, -1):
         return ()

@@ -1,6 +1,6 @@
 """GradientTape: records op calls on watched values and walks them backwards.
 
-The reverse loop stands here once, for every op: it multiplies by partial derivatives or
+The reverse loop is here once, for every op: it multiplies by partial derivatives or
 calls the op's vjp rules, sums over axes that were broadcast, and accumulates. Rules are
 written with public ops, so a tape around a tape gives higher derivatives.
 """
@@ -47,15 +47,15 @@ from eagerflow.spec import known_spec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-_claims: dict[int, tuple[Tensor, int]] = {}  # keys about to be given, by the tensor's id
+_claims: dict[int, tuple[Tensor, int]] = {}  # keys about to be assigned, by the tensor's id
 
 
 class GradientTape(Recorder):
-    """Records what is computed from watched values, to give gradients afterwards.
+    """Records computations from watched values, to give gradients afterwards.
 
     Trainable Variables are watched when they are read, unless
     ``watch_accessed_variables=False``; tensors are watched by ``watch``. A tape gives one
-    gradient and then lets go of what it holds; ``persistent=True`` keeps it. Tapes nest;
+    gradient and then releases its records; ``persistent=True`` keeps them. Tapes nest;
     each thread has its own.
 
     >>> x = ef.tensor(3.0)
@@ -80,7 +80,7 @@ class GradientTape(Recorder):
     # Recording ---------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """Let the hot path append by itself where no other recorder wants to see the calls."""
+        """Let the hot path append by itself if no other recorder needs to see the calls."""
         self.append = None if self.outer else self._entries.append
 
     def closed(self) -> None:
@@ -99,12 +99,12 @@ class GradientTape(Recorder):
         return value
 
     def saw(self, variable: Variable, value: Tensor) -> None:
-        """Watch ``value`` as the one that ``variable`` had when it was read."""
+        """Watch ``value`` as the value of ``variable`` when it was read."""
         if (variable.trainable and self._watch_variables) or id(variable) in self._reads:
             self._note(variable, value)
 
     def of_custom(self) -> Recorder | None:
-        # A tape for one gradient, which does not record that gradient, needs no ops but the rule.
+        # A tape for one gradient, which does not record that gradient, only needs the rule.
         return self if self.persistent else self.outer
 
     def customized(
@@ -117,7 +117,7 @@ class GradientTape(Recorder):
     def record_custom(
         self, name: str, args: tuple[Any, ...], outs: tuple[Any, ...], rule: Callable[..., Any]
     ) -> None:
-        """Record ``outs``, Tensors of their own, with the rule of their gradient by ``args``."""
+        """Record ``outs``, new Tensors, with the rule of their gradient by ``args``."""
 
         def vjp(g: Any, *_: Any) -> Any:
             return rule(g)
@@ -158,7 +158,7 @@ class GradientTape(Recorder):
         return tuple(variable for variable, _ in self._reads.values())
 
     def reset(self) -> None:
-        """Forget everything that was recorded."""
+        """Drop all records."""
         self._entries.clear()
         self._watched.clear()
         self._reads.clear()
@@ -176,10 +176,10 @@ class GradientTape(Recorder):
         """Gradient of the sum of ``target`` with respect to ``sources``, in their nest.
 
         ``target`` is a tensor or a nest of tensors; ``output_gradients`` has its structure and
-        weighs its elements (default: ones). ``unconnected`` says what happens to a source
+        weights its elements (default: ones). ``unconnected`` is the treatment of a source
         that the target does not depend on: ``"raise"``, ``"none"`` or ``"zero"``. For complex
         values the result is the conjugate of the derivative, as in TensorFlow: the direction
-        of steepest ascent. Raises GradientError with the reason where there is no gradient.
+        of steepest ascent. Raises GradientError with the reason if there is no gradient.
 
         >>> w = ef.Variable([1.0, 2.0])
         >>> with ef.GradientTape() as tape:
@@ -190,7 +190,7 @@ class GradientTape(Recorder):
         return self._gradient(target, sources, output_gradients, unconnected, self.persistent)
 
     def _gradient(self, *given: Any) -> Any:
-        """The gradient; where its ops are written down, in a scope of its own."""
+        """The gradient; in a scope of its own if its ops are recorded."""
         if recorder_state()[1] is None:
             return self._walk_back(*given)
         with scope("gradient"):
@@ -211,7 +211,7 @@ class GradientTape(Recorder):
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)
-        # Variables of Keras's are made of ours.
+        # Keras Variables wrap ours.
         leaves = [self._check_source(getattr(x, "eagerflow_variable", x)) for x in leaves]
         start = self._start(target, output_gradients)
         if unconnected == "raise":
@@ -285,14 +285,14 @@ class GradientTape(Recorder):
     ) -> list[Tensor | None]:
         keys = [self._keys_of(source) for source in sources]
         wanted: set[int] = set().union(*keys)
-        # Without a watched source, the entries are of values that other tapes watch.
+        # Without a watched source, the entries belong to values watched by other tapes.
         watched = (self._watched.keys(), *[read for _, read in self._reads.values()])
         all_wanted = bool(wanted) and all(keys <= wanted for keys in watched)
         reached = None if all_wanted else _reached(self._entries, wanted)
         if keep:
             grads = pull_back(self._entries[:], start, wanted, reached, ends)
         else:
-            # The walk uses up the entries, so that memory is given back on the way, and a
+            # The walk consumes the entries, so that memory is freed meanwhile, and a
             # one-shot tape that is still open does not record its own gradient.
             entries, self._entries, self._used = self._entries, [], True
             if recorder_state()[1] is self:
@@ -331,7 +331,7 @@ class GradientTape(Recorder):
             lambda row: row if row is None else row.reshape((*target.shape, *row.shape[1:])), rows
         )
 
-    # Stories -------------------------------------------------------------------------------
+    # Explanations --------------------------------------------------------------------------
 
     def why(self, target: Any, source: Any) -> str:
         """How ``target`` depends on ``source``, or where the path between them breaks.
@@ -366,7 +366,7 @@ class GradientTape(Recorder):
 
 
 def _keyed(tensor: Tensor) -> int:
-    """The key of ``tensor``, given now if it has none."""
+    """The key of ``tensor``, assigned now if it has none."""
     if tensor._key is None:
         # Another thread's tape may watch the same tensor: the first claim holds for both.
         _, key = _claims.setdefault(id(tensor), (tensor, next_key()))
@@ -377,7 +377,7 @@ def _keyed(tensor: Tensor) -> int:
 
 
 MIN_REPEATED_ELEMENTS = 1 << 12
-"""From which one 1 is repeated in place of an array of ones."""
+"""Elements from which a single 1 is broadcast in place of an array of ones."""
 
 
 def _ones(tensor: Tensor) -> Tensor:
@@ -412,12 +412,12 @@ def pull_back(
 ) -> dict[int, Any]:
     """Gradients with respect to the values with keys ``keep``, from those in ``grads``.
 
-    ``entries`` is used up from the end, so that memory is given back on the way. ``reached``
+    ``entries`` is consumed from the end, so that memory is freed meanwhile. ``reached``
     limits the walk to values computed from ``keep``; None means that all are. Entries
     through which no gradient passes are added to ``ends``.
     """
     recorder = recorder_state()[1]
-    lost: set[int] = set()  # values behind a link that carries no gradient, such as a cast
+    lost: set[int] = set()  # values behind a link without a gradient, such as a cast
     product, mode = multiply, PLAIN if recorder is None else WATCHED
     products: Products | None = None
     while entries or not (products is None or products.hold()):
@@ -436,7 +436,7 @@ def pull_back(
             recorder.follow((entry[CODE], entry[INSTRUCTION]))
         if op.singular and products is None:
             # From here on a gradient may be 0 where a derivative is infinite, or the
-            # reverse: the branch not taken of a where, the end of a clip, sqrt at 0.
+            # reverse: the other branch of a where, the end of a clip, sqrt at 0.
             products = Products(entries, (grads, ends, lost), recorder is None)
         if products is not None:
             if not products.fit(entry, g):
@@ -500,7 +500,7 @@ def _multiply_partials(
         else:
             part = negative(g) if what is OPPOSITE else multiply(g, rule)
         x = entry[at + 1]
-        if x is not None:  # else the only argument, which has the shape of the result
+        if x is not None:  # otherwise the only argument, which has the shape of the result
             shape = (
                 x if x.__class__ is tuple else x._array.shape if x.__class__ is Tensor else x.shape
             )
@@ -519,7 +519,7 @@ def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[
 
 
 def _arguments(entry: Any, g: Any) -> Any:
-    """The arguments of a recorded call, with a spec for each whose value was not kept."""
+    """The arguments of a recorded call, with a spec for each value that was not kept."""
     return [
         known_spec(x, g.dtype, g.device) if x.__class__ is tuple else x
         for x in entry[FIRST_VALUE::2]
@@ -532,7 +532,7 @@ def _conjugate(p: Any) -> Any:
 
 
 def _follow_lost(entry: Any, lost: set[int], ends: list[Any]) -> None:
-    """Go on without a gradient, to find the op that ended it for the error's story."""
+    """Continue without a gradient, to find the op that ended it for the error message."""
     if not entry[OP].differentiable:
         ends.append(entry)
     else:

@@ -21,14 +21,14 @@ from eagerflow.recorder import recorder_state
 
 
 class _Tidy(type):
-    """Classes that do not list names which are there only to say what they are called here."""
+    """A metaclass that hides names which only exist for display."""
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if name not in Operators._unlisted]
 
 
 class Operators(metaclass=_Tidy):
-    """What Tensors and Variables have in common; the ops attach their methods here."""
+    """Common base of Tensors and Variables; the ops attach their methods here."""
 
     __slots__ = ()
     _unlisted: set[str] = set()
@@ -36,7 +36,7 @@ class Operators(metaclass=_Tidy):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in self._unlisted]
 
-    if TYPE_CHECKING:  # what the ops attach
+    if TYPE_CHECKING:  # attached by the ops
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -56,7 +56,7 @@ class Operators(metaclass=_Tidy):
 
 
 class _Refusing(_Tidy):
-    """Classes that are not called, as their objects are made by functions."""
+    """A metaclass of classes that cannot be called, as functions make their objects."""
 
     def __call__(cls, *args: object, **named: object) -> NoReturn:
         hint = "ef.tensor(values) or ef.asarray(array)"
@@ -75,9 +75,9 @@ class Tensor(Operators, metaclass=_Refusing):
 
     __slots__ = ("__weakref__", "_array", "_key", "_kind")
 
-    _array: Any  # what the device's backend computes with, or a recorder's own symbol
+    _array: Any  # an array of the device's backend, or a recorder's own symbol
     _kind: Kind
-    _key: int | None  # identifies the value in tapes, once one has seen it
+    _key: int | None  # identifies the value in tapes, once one has recorded it
 
     def __hash__(self) -> int:
         """By identity; CaptureError for an argument of a function that is being traced."""
@@ -85,7 +85,7 @@ class Tensor(Operators, metaclass=_Refusing):
             getattr(self._array, "hashed", int)()
         return object.__hash__(self)
 
-    # What is known without the values ------------------------------------------------
+    # Facts without the values --------------------------------------------------------
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ class Tensor(Operators, metaclass=_Refusing):
         return values
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The values as a NumPy array: a read-only view where the memory is shared."""
+        """The values as a NumPy array: a read-only view if the memory is shared."""
         view = self._values("numpy()")
         view.flags.writeable = False
         return view
@@ -246,12 +246,12 @@ class Tensor(Operators, metaclass=_Refusing):
 
 
 tree.LEAVES.add(Tensor)
-blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)  # less than object.__new__ takes
-"""Makes a Tensor that has nothing yet."""
+blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)  # faster than object.__new__
+"""Makes an empty Tensor."""
 
 
 def new_tensor(array: Any, kind: Kind) -> Tensor:
-    """A Tensor around an array that the kind's device computes with; nothing is copied."""
+    """A Tensor around an array of the kind's device; nothing is copied."""
     tensor = blank()
     tensor._array = array
     tensor._kind = kind
@@ -270,12 +270,12 @@ def _rebuild(values: np.ndarray[Any, Any], place: str, mask: Any = None) -> Tens
 # Masks, kept beside tensors; see masks.py --------------------------------------------------------
 
 known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
-"""The masks there are, by the identities of their tensors, with which they go."""
+"""All masks, by the ids of their tensors; dropped with them."""
 
 
 def set_mask(tensor: Any, mask: Any) -> None:
-    """Give a tensor this mask, bools of its first axes; None takes its own away."""
-    key, pop = id(tensor), known_masks.pop  # at the end of the process the module's name is gone
+    """Set the mask of a tensor, bools of its first axes; None removes it."""
+    key, pop = id(tensor), known_masks.pop  # at process exit the module's name is gone
     if mask is None:
         pop(key, None)
     elif type(tensor) is Tensor:
@@ -285,14 +285,14 @@ def set_mask(tensor: Any, mask: Any) -> None:
 def mask_of(tensor: Any) -> Any:
     """The mask of a tensor, or None."""
     found = known_masks.get(id(tensor)) if known_masks else None
-    return None if found is None else found[1]  # it goes with its tensor: the id is no other's
+    return None if found is None else found[1]  # dropped with its tensor, so the id is not reused
 
 
 _namespace: list[Any] = []
 
 
 def set_namespace(module: Any) -> None:
-    """Tell tensors which module holds the ops; called once by the package."""
+    """Set the module that holds the ops; called once by the package."""
     _namespace[:] = [module]
 
 
@@ -302,10 +302,10 @@ def array_namespace() -> Any:
 
 
 class _Joining(dict[type, bool]):
-    """Whether values of a class join an operation with a tensor, or answer for it themselves.
+    """Whether values of a class join an operation with a tensor, or handle it themselves.
 
-    As NumPy has it, they answer if its arrays are to leave them alone, or if they have a higher
-    priority; mere arrays, which DLPack exchanges, are taken as tensors.
+    As in NumPy, they handle it if they disable array ufuncs, or have a higher
+    priority; mere arrays, which DLPack exchanges, are treated as tensors.
     """
 
     def __missing__(self, cls: type) -> bool:
@@ -319,12 +319,12 @@ class _Joining(dict[type, bool]):
         return not (isinstance(priority, int | float) and priority > 0)  # NumPy's: a property
 
 
-# Only classes that last are kept.
+# Only permanent classes are kept.
 joining = _Joining.fromkeys((Tensor, np.ndarray, bool, int, float, complex, list, tuple), True)
 
 
 def refuse_symbol(how: str, what: str) -> NoReturn:
-    """Raise the error of code that needs a value while only its spec is known."""
+    """Raise the error for code that needs a value while only its spec is known."""
     raise CaptureError(
         f"{how} needs the value of a tensor, and {what}",
         hint="an op instead: ef.where, ef.cond, ef.while_loop",

@@ -1,4 +1,4 @@
-"""Functions that make functions: gradients, products with derivatives, recomputation."""
+"""Function transformations: gradients, products with derivatives, recomputation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Argnums = int | Sequence[int]
 def _by_sources(
     f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums, op: str
 ) -> tuple[Function, Any]:
-    """``f`` as a function of the arguments at ``argnums`` alone, and these as Tensors.
+    """``f`` as a function of only the arguments at ``argnums``, and these as Tensors.
 
-    They come, and are taken, in the form of ``argnums``: one, or a tuple.
+    They are passed, and returned, in the form of ``argnums``: one, or a tuple.
     """
     several = isinstance(argnums, tuple | list)
     numbers: Any = argnums if several else (argnums,)
@@ -60,7 +60,7 @@ def _by_sources(
 
 
 def _own_tensors(nest: Any) -> Any:
-    """A Tensor of its own for each leaf, so that x and y in f(x, x) are told apart."""
+    """A new Tensor for each leaf, so that x and y in f(x, x) are distinguished."""
     return tree.map_leaves(
         lambda x: x if isinstance(x, Variable) else keeping_mask(x, same_value(as_tensor(x))), nest
     )
@@ -85,14 +85,14 @@ def _check_choice(value: Any, what: str, op: str, argument: str, *choices: str) 
 def value_and_grad(
     f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
 ) -> Function:
-    """A function that gives the value of ``f`` and its gradient.
+    """A function that returns the value of ``f`` and its gradient.
 
     ``f`` returns a tensor of one element, or with ``has_aux`` a pair of it and anything
     else. ``argnums`` is the position, or a tuple of positions, of the arguments (tensors,
     Variables or nests of them) to differentiate by. The result is ``(value, gradient)``.
-    ``unconnected`` says what an argument gets that the value does not depend on: ``"raise"``
-    (an error that says where the path breaks), ``"none"`` or ``"zero"``. Raises GradientError
-    where there is no gradient, ShapeError for more than one element.
+    ``unconnected`` is the gradient of an argument that the value does not depend on: ``"raise"``
+    (an error that shows where the path breaks), ``"none"`` or ``"zero"``. Raises GradientError
+    if there is no gradient, ShapeError for more than one element.
 
     >>> ef.value_and_grad(lambda x: x ** 2)(3.0)
     (Tensor(9., float32, cpu:0), Tensor(6., float32, cpu:0))
@@ -120,10 +120,10 @@ def value_and_grad(
 def grad(
     f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
 ) -> Function:
-    """A function that gives the gradient of ``f``, with the arguments of ``f``.
+    """A function that returns the gradient of ``f``, with the arguments of ``f``.
 
     Arguments are those of ``value_and_grad``; with ``has_aux`` the result is
-    ``(gradient, aux)``. Raises GradientError where there is no gradient.
+    ``(gradient, aux)``. Raises GradientError if there is no gradient.
 
     >>> ef.grad(ef.grad(lambda x: x ** 3))(2.0)
     Tensor(12., float32, cpu:0)
@@ -165,7 +165,7 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
     """The value of ``f(*primals)`` and its derivative in the direction of ``tangents``.
 
     ``primals`` is a tuple of tensors or nests, ``tangents`` one of the same structure and
-    shapes. Raises ShapeError where they differ, and GradientError for an argument that no result
+    shapes. Raises ShapeError if they differ, and GradientError for an argument that no result
     depends on, unless ``unconnected`` is ``"zero"``.
 
     >>> ef.jvp(ef.sin, (0.0,), (2.0,))
@@ -206,7 +206,7 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
 def jacobian(
     f: Function, argnums: Argnums = 0, mode: str = "reverse", unconnected: str = "raise"
 ) -> Function:
-    """A function that gives all partial derivatives of ``f``.
+    """A function that returns all partial derivatives of ``f``.
 
     ``f`` returns a tensor or a nest. Each result has the shape ``y.shape + x.shape``, in the
     nest of ``y``, then of ``x``. ``mode`` is ``"reverse"`` (one pass per element of ``y``) or
@@ -229,7 +229,7 @@ def jacobian(
 
 
 def _units(leaves: list[Tensor], structure: tree.Structure, i: int) -> tuple[Tensor, Function]:
-    """All unit vectors of a leaf, and what makes of one the nest that is 0 in all other leaves."""
+    """All unit vectors of a leaf, and a function to the nest that is 0 in all other leaves."""
     leaf, others = leaves[i], [zeros_like(leaf) for leaf in leaves]
 
     def nest(unit: Tensor) -> Any:
@@ -265,9 +265,9 @@ def _forward_columns(f: Function, sources: Any, unconnected: str) -> Any:
 
 
 def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Function:
-    """A function that gives all second derivatives of ``f``, which returns one number.
+    """A function that returns all second derivatives of ``f``, which returns one number.
 
-    The result has the shape ``x.shape + x.shape``. Where ``f`` or its gradient does not depend
+    The result has the shape ``x.shape + x.shape``. If ``f`` or its gradient does not depend
     on an argument it raises GradientError; with ``unconnected="zero"``, as for a function that
     may be linear, these derivatives are 0.
 
@@ -279,14 +279,14 @@ def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Fu
 
 
 def custom_gradient(f: Function) -> Function:
-    """A function with a gradient of your own.
+    """A function with a custom gradient.
 
     ``f`` takes tensors or nests of them by position and returns ``(y, backward)``: ``backward(g)``
     gets the gradient of ``y`` in its structure and returns one gradient for each argument, in its
-    nest (None where there is none). ``backward`` is written with ops, so it can be differentiated
-    again, also through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors
-    and have no gradient, nor have Variables that ``f`` reads: give them by position. Raises
-    GradientError for tensors by name and another number or nest of gradients, and ShapeError for a
+    nest (None if there is none). ``backward`` is written with ops, so it can be differentiated
+    again, including through values of ``f`` that ``backward`` uses. Keyword arguments cannot be
+    tensors, and Variables that ``f`` reads have no gradient: pass them by position. Raises
+    GradientError for tensors by name and a wrong number or nest of gradients, and ShapeError for a
     gradient of another shape than its argument.
 
     >>> @ef.custom_gradient
@@ -314,9 +314,9 @@ def custom_gradient(f: Function) -> Function:
 
 
 class _InputRecorder(Secluded):
-    """Notes which values from outside a computation uses, and which values Variables have in it.
+    """Records the outside values that a computation uses, and the values of Variables in it.
 
-    Variables may be assigned in between: a value is that of a Variable after so many assignments.
+    Variables may be assigned in between: a value belongs to a Variable and a number of assignments.
     """
 
     def __init__(self, tape: GradientTape, keep: Callable[[Op], bool]) -> None:
@@ -326,13 +326,13 @@ class _InputRecorder(Secluded):
         self.kept: list[tuple[Op, Any]] = []
         self.assigned: Counter[int] = Counter()
         self._keep = keep
-        self._first = next_key()  # what has an earlier key was there before
+        self._first = next_key()  # values with an earlier key existed before
 
     def opened(self) -> None:
-        self.outer = self.tape.outer  # the tape itself keeps nothing of what runs here
+        self.outer = self.tape.outer  # the tape itself records nothing of this computation
 
     def note(self, values: Iterable[Any]) -> None:
-        """Note those values that come from outside and are watched."""
+        """Record the watched values from outside."""
         for x in values:
             if type(x) is Tensor and x._key is not None and x._key < self._first:
                 self.external.setdefault(x._key, x)
@@ -371,7 +371,7 @@ class _InputRecorder(Secluded):
 
 
 class _Recomputation(Secluded):
-    """Runs a computation again: Variables have the values that they had, and keep theirs now."""
+    """Repeats a computation with the recorded values of Variables, without changing them."""
 
     def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:
         self._values = {place: value for place, (_, value) in seen.reads.items()}
@@ -383,7 +383,7 @@ class _Recomputation(Secluded):
         if not self._keep(op):
             return below(self.outer, op, args, attributes)
         kept, known = next(self._kept)
-        if op is not kept:  # what the tape records in its place, which gives more
+        if op is not kept:  # the tape records another op, with additional results
             return below(self.outer, op, args, attributes)
         if isinstance(known, tuple):
             return tuple([same_value(x) for x in known])
@@ -396,7 +396,7 @@ class _Recomputation(Secluded):
         self._assigned[id(variable)] += 1
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
-        """The first run has told it."""
+        """Do nothing: the first run has emitted the values."""
 
 
 _POLICIES: dict[str | None, Callable[[Op], bool]] = {
@@ -407,11 +407,11 @@ _POLICIES: dict[str | None, Callable[[Op], bool]] = {
 
 
 def checkpoint(f: Function, policy: str | None = None) -> Function:
-    """``f``, computed again for the gradient instead of keeping what it computed.
+    """``f``, recomputed for the gradient instead of keeping its intermediate values.
 
-    ``policy`` names what is kept all the same: ``"nothing"`` (the default), or
+    ``policy`` names values to keep all the same: ``"nothing"`` (the default), or
     ``"contractions"`` (results of matrix products and convolutions, which cost the most).
-    Variables and random state have the values of the first run when it runs again.
+    Variables and random state have the values of the first run during the recomputation.
     Raises GradientError for an unknown policy.
 
     >>> f = ef.checkpoint(lambda x: ef.sin(ef.sin(x)))

@@ -23,11 +23,11 @@ class Structure(NamedTuple):
     keys: tuple[Any, ...]
     children: tuple[Structure, ...]
     state: tuple[_Attribute, ...] = ()
-    """What an object of a class made from a list, a tuple or a dict holds besides its parts."""
+    """The attributes of an object of a class made from a list, a tuple or a dict."""
 
 
 class _Attribute:
-    """An attribute by name; plain values are equal by type and value, others if they are one."""
+    """An attribute by name; plain values compare by type and value, others by identity."""
 
     __slots__ = ("key", "name", "value")
 
@@ -71,22 +71,22 @@ def register(
     split: Callable[[Any], tuple[tuple[Any, ...], Iterable[Any]]],
     join: Callable[[tuple[Any, ...], list[Any]], Any],
 ) -> None:
-    """Make ``cls`` a container: ``split`` gives keys and children, ``join`` rebuilds.
+    """Register ``cls`` as a container: ``split`` returns keys and children, ``join`` rebuilds.
 
-    The keys of the children come first; others may follow that ``join`` needs.
+    The keys of the children come first; others needed by ``join`` may follow.
     """
     _rules[cls] = _Rule(split, join)
 
 
 LEAVES: set[type] = set()
-"""Classes whose objects are leaves, and come often."""
+"""Common classes with objects that are leaves."""
 
 
 def _rule(nest: Any) -> _Rule | None:
     cls = type(nest)
     rule = _rules.get(cls)
     if rule is None and issubclass(cls, _BASES) and not hasattr(cls, "n_fields"):
-        rule = _rules[_base(cls)]  # but for what the system makes, such as time.struct_time
+        rule = _rules[_base(cls)]  # except types of the system, such as time.struct_time
         if hasattr(cls, "_fields"):
             return _Rule(lambda n: (cls._fields, n), rule.join)
     return rule
@@ -113,7 +113,7 @@ def _slots(cls: type) -> list[tuple[str, Any]]:
 
 
 def _remade(structure: Structure, items: list[Any]) -> Any:
-    """An object of a class made from a list, a tuple or a dict; none of its own code runs."""
+    """An object of a class made from a list, a tuple or a dict; runs none of its code."""
     cls: Any = structure.container
     base: Any = _base(cls)
     makers = (vars(c).get("__new__") for c in cls.__mro__)
@@ -153,7 +153,7 @@ def _flatten(nest: Any, leaves: list[Any]) -> Structure:
 
 
 def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:
-    """The parts of ``nest`` at the leaves of ``structure``; ValueError where it has another."""
+    """The parts of ``nest`` at the leaves of ``structure``; ValueError if it has another."""
     if structure.container is None:
         return [nest]
     rule = _rule(nest)
@@ -184,7 +184,7 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
 
 
 def instances(nest: Any, kinds: tuple[type, ...]) -> list[Any]:
-    """The objects of these classes in lists, tuples and dicts, each once; not what they hold.
+    """The objects of these classes in lists, tuples and dicts, each once; not their contents.
 
     >>> ef.tree.instances([{"a": 1.5, "b": 2}, (2, "c")], (int, float))
     [1.5, 2]
@@ -195,7 +195,7 @@ def instances(nest: Any, kinds: tuple[type, ...]) -> list[Any]:
     while waiting:
         value = waiting.pop()
         if type(value) in _PLAIN and type(value) not in kinds:
-            continue  # as most are
+            continue  # most are leaves
         if isinstance(value, kinds):
             found.setdefault(id(value), value)
         elif isinstance(value, _BASES) and id(value) not in entered:

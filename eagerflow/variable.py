@@ -26,14 +26,14 @@ from eagerflow.tensor import Operators, Tensor, joining, new_tensor
 _count = itertools.count()
 
 MIN_OWNED_BYTES = 1 << 17
-"""Bytes of a value from which new memory for the next one costs more than to keep an owner."""
+"""Bytes of a value from which tracking its owner is cheaper than new memory for the next one."""
 
 
 class Variable(Operators):
-    """A named cell holding a Tensor; it stands wherever a Tensor can.
+    """A named cell holding a Tensor; it can be used in place of a Tensor.
 
-    ``value`` is anything that ``ef.tensor`` takes; shape, dtype and device stay those of
-    the first value. ``trainable`` says whether tapes watch it by themselves.
+    ``value`` is anything accepted by ``ef.tensor``; shape, dtype and device stay those of
+    the first value. ``trainable`` says whether tapes watch it automatically.
 
     >>> w = ef.Variable([1.0, 2.0], name="w")
     >>> w.assign_add([0.5, 0.5])
@@ -55,7 +55,7 @@ class Variable(Operators):
 
     _current: Tensor
     _owner: Tensor | None
-    """The value, if it may be written over: it was made for this Variable alone, and no reference
+    """The value, if it may be overwritten: it was made for this Variable alone, and no reference
     to it has been given out. A read sets this to None."""
 
     def __init__(
@@ -72,12 +72,12 @@ class Variable(Operators):
             tensor = recorder.initial(tensor)
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
-        self.is_random_state = False  # a generator says so of its own
-        self.aggregation = "mean"  # or "sum": of the values that replicas of a step give it
-        self.constraint: Any = None  # what optimizers make of a new value before they assign it
+        self.is_random_state = False  # set by generators for their own
+        self.aggregation = "mean"  # or "sum": of the values from replicas of a step
+        self.constraint: Any = None  # applied by optimizers to a new value before assignment
         self.current = tensor
         if type(value) is np.ndarray and value.nbytes >= MIN_OWNED_BYTES:
-            self._owner = self._current  # a copy that nothing else refers to
+            self._owner = self._current  # a copy without other references
         if recorder is not None:
             recorder.created(f"Variable {self.name!r}")
 
@@ -87,7 +87,7 @@ class Variable(Operators):
         while True:
             held = self._current
             self._owner = None
-            # If a step has replaced the value before its mark was gone, it may be written over.
+            # If a step replaces the value before its mark is removed, it may be overwritten.
             if self._current is held and not writing.thread:
                 return held
             writing.wait()
@@ -132,7 +132,7 @@ class Variable(Operators):
 
     def fitted(self, value: Any) -> Tensor:
         """``value`` as a Tensor that this Variable can hold; ShapeError or DTypeError if not."""
-        current = self._current  # its form is what counts, which never changes
+        current = self._current  # only its shape and dtype matter, which never change
         same = type(value) is Tensor and value._kind is current._kind
         if same and value._array.shape == current._array.shape:
             return value  # type: ignore[no-any-return]
@@ -165,12 +165,12 @@ class Variable(Operators):
         return ops["astype"].call(tensor, dtype)  # type: ignore[no-any-return]
 
     def exchange(self, old: Tensor, new: Tensor) -> bool:
-        """Hold ``new``, a result of ops, if ``old`` still is held; whether it was."""
+        """Hold ``new``, a result of ops, if ``old`` is still held; returns whether it was."""
         recorder = recorder_state()[1]
         return self.replace(old, new) if recorder is None else recorder.exchange(self, old, new)
 
     def replace(self, old: Tensor, new: Tensor) -> bool:
-        """The same, not recorded."""
+        """The same, without recording."""
         changed = partial(next, map(is_not, map(_held, (self,)), (old,)))
         return not replace_values((self,), (new,), (changed,))
 
@@ -183,7 +183,7 @@ class Variable(Operators):
         return self._updated("subtract", value)
 
     def _updated(self, op: str, value: Any) -> Variable:
-        """Hold what an op gives of the value held; again if another was assigned meanwhile."""
+        """Hold the result of an op on the value held; repeated if it was changed meanwhile."""
         while True:
             held = self.value
             if self.exchange(held, self.fitted(ops[op].call(held, value))):
@@ -201,7 +201,7 @@ class Variable(Operators):
 
     @property
     def device(self) -> Device:
-        """Where the value is."""
+        """The device of the value."""
         return self._current.device
 
     @property
@@ -239,7 +239,7 @@ class Variable(Operators):
         return Variable, (self.current, self.name, self.trainable), (None, self._facts())
 
     def _facts(self) -> dict[str, Any]:
-        """What a copy has besides the value, the name and ``trainable``."""
+        """Attributes of a copy besides the value, the name and ``trainable``."""
         return {x: getattr(self, x) for x in ("aggregation", "constraint", "is_random_state")}
 
 
@@ -252,7 +252,7 @@ _held: Any = attrgetter("_current")
 
 
 def held_together(variables: Sequence[Variable]) -> list[Tensor]:
-    """The Tensors that Variables hold at one moment, for a run that has begun; not recorded."""
+    """A consistent read of the Tensors of Variables, for a run that has started; not recorded."""
     while True:
         held = list(map(_held, variables))
         if not writing.thread:
@@ -261,7 +261,7 @@ def held_together(variables: Sequence[Variable]) -> list[Tensor]:
 
 
 def read_together(variables: Sequence[Variable]) -> list[Tensor]:
-    """The Tensors that Variables hold at one moment; the reads are not recorded."""
+    """A consistent read of the Tensors of Variables; the reads are not recorded."""
     while True:
         held: list[Tensor] = []
         calls = (
@@ -281,18 +281,18 @@ def replace_values(
     after: Iterable[Callable[[], Any]] = (),
     owners: Iterable[Tensor | None] | None = None,
 ) -> bool:
-    """Give Variables new values, all at one moment; whether it was refused.
+    """Give Variables new values, atomically; returns whether it was rejected.
 
-    The Tensors are the Variables' from then on. It is refused while another thread writes over
-    values, or if one of the calls ``before`` gives something true: then nothing is changed. Nor is
-    anything if one of these raises; behind them nothing needs memory, and so nothing can fail.
-    ``owners`` has the Tensor for each Variable that alone has it and its memory, else None; ()
-    leaves older marks, which mean nothing beside other values.
+    The Tensors are the Variables' from then on. It is rejected while another thread overwrites
+    values, or if one of the calls ``before`` returns a true value: then nothing is changed. Nor is
+    anything if one of these raises; after them nothing allocates memory, and so nothing can fail.
+    ``owners`` has the Tensor for each Variable that is the only owner of it and its memory, else
+    None; () keeps older marks, which have no meaning for other values.
     """
     for variable, tensor in zip(variables, tensors, strict=True):
         if variable.trainable:
             tensor._key = next_key()
-    held = list(map(_held, variables))  # no old value dies inside, and so no finalizer of it runs
+    held = list(map(_held, variables))  # no old value is freed, and no finalizer runs, inside
     put = map(setattr, variables, repeat("_current"), tensors)
     mark: Iterable[Any] = ()
     if owners != ():
@@ -305,13 +305,13 @@ def replace_values(
 
 
 def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor], *owners: Any) -> None:
-    """Give Variables new values, which become theirs, all in one moment, by ``replace_values``."""
+    """Give Variables new values, which become theirs, atomically, by ``replace_values``."""
     while replace_values(variables, tensors, (), (), *owners):
         writing.wait()
 
 
 def assign_together(values: dict[Variable, Any]) -> None:
-    """Give Variables new values, all in one moment; raises as ``assign`` does, before any."""
+    """Give Variables new values, atomically; raises as ``assign`` does, before any change."""
     fitted = {variable: variable.fitted(value) for variable, value in values.items()}
     watching = recorder = recorder_state()[1]
     while recorder is not None and type(recorder).assign is Recorder.assign:
@@ -334,7 +334,7 @@ def _delegate(name: str) -> Any:
 
 joining[Variable] = True
 
-# What a Tensor can do besides ops, a Variable does with its value.
+# Non-op attributes of Tensors that a Variable forwards to its value.
 for _name in (
     "item",
     "tolist",

@@ -1,8 +1,8 @@
-"""Visitors: code that runs in the middle of a trace and is no part of it.
+"""Visitors: code that runs in the middle of a trace without being part of it.
 
-Python calls handlers of signals, and callbacks of its garbage collector, between any two bytecodes,
-on top of whatever runs. What they compute, read and assign is no business of the function that is
-being traced: they get real values, and nothing that they do is recorded or relied on.
+Python calls signal handlers, and callbacks of its garbage collector, between any two bytecodes,
+on top of any code. Their computations, reads and assignments are unrelated to the function
+being traced: they get real values, and none of their actions is recorded or relied on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.handlers import SIGNALS, code_of, handler_of
 from eagerflow.recorder import Recorder, with_recorder
 
-# What is inside of ``signal.signal``, which turns numbers into names, and takes a ValueError that a
-# handler raises meanwhile for the answer that a number has none.
+# The function inside ``signal.signal``, which converts numbers to names, and mistakes a ValueError
+# raised by a handler meanwhile for an unknown number.
 _set_handler: Callable[[int, Any], Any] = sys.modules["_signal"].signal
 
 
@@ -31,27 +31,27 @@ class _Visit:
         self.handler = handler
         while isinstance(handler, partial):
             handler = handler.func
-        self.__func__ = handler  # whose code ``code_of`` gives
+        self.__func__ = handler  # used by ``code_of``
 
     def __call__(self, *args: Any) -> Any:
         return with_recorder(None, self.handler, *args)
 
 
 def _is_plain(handler: Any) -> bool:
-    """Whether this is a handler that was written in Python and is called in Python's way."""
+    """Whether this is a handler written in Python and called in Python's way."""
     if type(handler) is int or handler is None or handler is signal.default_int_handler:
         return False
     return type(handler) is not _Visit
 
 
 class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context in which handlers of signals run as visitors."""
+    """A context in which signal handlers run as visitors."""
 
     def __init__(self) -> None:
-        self._handlers: dict[int, tuple[Any, Any]] = {}  # as they were, and as they are called
+        self._handlers: dict[int, tuple[Any, Any]] = {}  # originals and replacements
 
     def acquire(self) -> None:
-        """Call handlers by way of a ``_Visit`` from now on."""
+        """Replace handlers by a ``_Visit`` from now on."""
         if threading.get_ident() != threading.main_thread().ident:
             return  # other threads handle no signals
         for number, handler in zip(SIGNALS, map(handler_of, SIGNALS), strict=True):
@@ -62,7 +62,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
                 _set_handler(number, mine)
 
     def release(self) -> None:
-        """Call them as before, but for those that were changed since."""
+        """Restore the handlers, except those changed since."""
         for number, (handler, mine) in self._handlers.items():
             if handler_of(number) is mine:
                 _set_handler(number, handler)
@@ -70,7 +70,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
 
 
 class Secluded(Recorder):
-    """Base of recorders that what handlers of signals do is no part of."""
+    """Base of recorders that exclude the actions of signal handlers."""
 
     _visited: visited | None = None
 
@@ -82,7 +82,7 @@ class Secluded(Recorder):
         super().acquire()
 
     def release(self) -> Exception | None:
-        """Give way to the recorder that was there before, and call handlers as before."""
+        """Restore the previous recorder, and the handlers."""
         problem = super().release()
         if self._visited is not None and self._before is None:
             self._visited.release()
@@ -90,16 +90,16 @@ class Secluded(Recorder):
 
 
 def secluded(recorder: Recorder, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``f(...)`` with ``recorder`` as the innermost one, but handlers of signals as visitors."""
+    """``f(...)`` with ``recorder`` as the innermost one, but signal handlers as visitors."""
     with visited():
         return with_recorder(recorder, f, *args, **kwargs)
 
 
-_received: set[visited] = set()  # those that have changed how handlers are called
+_received: set[visited] = set()  # contexts that have replaced handlers
 
 
 def visitors() -> frozenset[Any]:
-    """The code of visitors; empty where there are none, as in most programs."""
+    """The code of visitors; empty if there are none, as in most programs."""
     found = {code_of(f) for f in gc.callbacks} | (
         {_Visit.__call__.__code__} if _received else set()
     )
@@ -107,9 +107,9 @@ def visitors() -> frozenset[Any]:
 
 
 def came(frame: Any, codes: frozenset[Any], is_end: Callable[[Any], bool]) -> bool:
-    """Whether a visitor has called, through others or not, what runs in a frame.
+    """Whether a visitor has called, directly or indirectly, the code of a frame.
 
-    ``is_end`` says of which frames it is known that none has.
+    ``is_end`` marks frames that are known to have no visitor below.
     """
     while frame is not None and not is_end(frame):
         if frame.f_code in codes:

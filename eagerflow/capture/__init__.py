@@ -14,7 +14,7 @@ from eagerflow.capture.saving.file import load
 from eagerflow.capture.session import Session
 from eagerflow.capture.trace import trace
 from eagerflow.capture.verify import Verification, verify
-from eagerflow.graph import check as check  # what is imported attaches its methods
+from eagerflow.graph import check as check  # imports attach methods
 from eagerflow.graph import drawing as drawing
 from eagerflow.graph import edit as edit
 from eagerflow.graph.costs import Costs
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-_LATE = {  # what is loaded when it is first used, as few programs use it, or as it stands above
+_LATE = {  # loaded at first use: rarely used, or dependent on this package
     "export_onnx": "onnx.writing.exporting",
     "export_python": "standalone.exporting",
     "import_onnx": "onnx.reading.importing",

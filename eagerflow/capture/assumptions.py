@@ -1,4 +1,4 @@
-"""Assumptions: what a trace takes for granted of the numbers among the arguments of a call."""
+"""Assumptions: conditions under which a trace is valid for the numbers among the arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 
 INT64 = np.iinfo(np.int64)
-EXACT = 2**53  # up to which float64 has all integers
+EXACT = 2**53  # largest magnitude up to which float64 holds every integer
 
 
 _UNRELATED = (LookupError, ImportError, OSError, StopIteration)  # errors not caused by numbers
@@ -22,21 +22,21 @@ _EXACT = ("divide", "less", "less_equal", "greater", "greater_equal", "equal", "
 
 
 class NumbersNeededError(Exception):
-    """A trace has failed that is right for no numbers: the very numbers of a call may not fail."""
+    """A trace with symbolic numbers failed; the concrete numbers of the call may succeed."""
 
 
 class Assumptions:
-    """What a trace takes for granted of the numbers among its arguments: kinds, and ranges.
+    """The assumptions of a trace about the numbers among its arguments: kinds and ranges.
 
-    A graph computes with int64 and float64, and casts to the dtype of the tensor that a number
-    meets. In Python, integers have no limit, ``3 // 0`` raises, ``2 ** -1`` is a float; and eager
-    ops compare a uint8 with 300 rightly, and refuse to add it. ``hold`` does the arithmetic of a
-    trace again, in Python, with the numbers of a call, and tells whether the graph is right for
-    them. Where it is not, the function is traced with these very numbers.
+    A graph computes with int64 and float64, and casts to the dtype of a number's tensor
+    operand. In Python, integers have no limit, ``3 // 0`` raises, ``2 ** -1`` is a float; and eager
+    ops compare a uint8 with 300 correctly, and refuse to add it. ``hold`` repeats the arithmetic of
+    a trace in Python with the numbers of a call, and returns whether the graph is valid for
+    them. If not, the function is traced again with these numbers as constants.
     """
 
     def __init__(self) -> None:
-        self.count = 0  # of the arguments, and of what is computed from them
+        self.count = 0  # number of arguments and values computed from them
         self._steps: list[tuple[Callable[..., Any], tuple[int | None, Any], tuple[int | None, Any]]]
         self._steps = []
         self._kinds: list[tuple[int, type, DType | None]] = []
@@ -44,7 +44,7 @@ class Assumptions:
         self.is_never_true = False
 
     def argument(self, python: type, own: DType | None) -> int:
-        """The place of the next argument."""
+        """The index of the next argument."""
         self.count += 1
         if python is int:
             top = INT64.max if own is None or own.kind != "u" else np.iinfo(own).max
@@ -54,7 +54,7 @@ class Assumptions:
     def step(
         self, f: Callable[..., Any], operands: tuple[Any, Any], python: type, own: DType | None
     ) -> int:
-        """The place of a function of two operands: Numbers, or plain numbers."""
+        """The index of the result of a function of two operands: Numbers, or plain numbers."""
         pair = [(x.at, None) if type(x) is Number else (None, x) for x in operands]
         self._steps.append((f, pair[0], pair[1]))
         self.count += 1
@@ -64,29 +64,29 @@ class Assumptions:
         return self.count - 1
 
     def may_cause(self, error: Exception) -> bool:
-        """Whether the numbers of a call may lead elsewhere than to this error of a trace."""
+        """Whether this error of a trace may not occur with the actual numbers of a call."""
         return self.is_never_true or (self.count > 0 and not isinstance(error, EagerflowError))
 
     def caught(self, error: BaseException | None) -> None:
-        """The code goes on after an error, as of C code that does not take what is no number."""
+        """Note a caught error, as from C code that does not accept symbolic numbers."""
         if self.count and not isinstance(error, _UNRELATED):
             self.is_never_true = True
 
     def limit(self, at: int, low: Any, high: Any) -> None:
-        """Let the number at a place be in a range, besides those it has to be in already."""
-        if at < 0:  # a size, which no call gives by itself
+        """Restrict the number at an index to a range, on top of earlier restrictions."""
+        if at < 0:  # a size: not an argument of its own
             return
         was = self._limits.get(at, (low, high))
         self._limits[at] = max(low, was[0]), min(high, was[1])
 
     def cast(self, x: Number, dtype: DType) -> None:
-        """Let a number be one that a dtype of integers has."""
+        """Restrict a number to the range of an integer dtype."""
         if x.python is not bool:
             ends = np.iinfo(dtype)
             self.limit(x.at, ends.min, ends.max)
 
     def shift(self, amount: Any) -> bool:
-        """Limit the number of places that bits are moved by; whether there is such a move."""
+        """Limit the shift count of a bitwise shift; False if no call is valid any more."""
         if type(amount) is Number:
             self.limit(amount.at, 0, 63)
         elif not 0 <= amount <= 63:
@@ -94,10 +94,10 @@ class Assumptions:
         return not self.is_never_true
 
     def computed(self, op: str, wide: type, left: Number, right: Any, plain: Any) -> Any:
-        """Limit the operands of an op that computes in this type; what stands for the right one.
+        """Limit the operands of an op computed in ``wide``; returns the right operand to use.
 
-        In float64 not all integers are exact, and the quotient of infinities is another one
-        than Python's.
+        In float64 not all integers are exact, and floor division and remainder of infinities
+        differ from Python's.
         """
         for x in (left, right):
             if type(x) is Number and x.python is int:
@@ -112,10 +112,10 @@ class Assumptions:
         if INT64.min <= plain <= INT64.max:
             return plain
         self.is_never_true = True
-        return 1  # in a graph that is right for no call
+        return 1  # the graph is valid for no call
 
     def hold(self, numbers: Sequence[Any]) -> bool:
-        """Whether a graph is right for these arguments."""
+        """Whether a graph is valid for these arguments."""
         if self.is_never_true:
             return False
         values = numbers
@@ -128,7 +128,7 @@ class Assumptions:
                             f(x if i is None else values[i], y if k is None else values[k])
                         )
             except raised_here(Exception):
-                # what Python raises is raised where the user's code does it
+                # errors of Python are raised where the user's code runs
                 return False
         for at, python, own in self._kinds:
             value = values[at]

@@ -1,7 +1,7 @@
 """Function: a Python callable with its cache from signature to graph.
 
-A call looks its arguments' signature up, asks the ledger whether anything in Python that the
-trace relied on has changed, and replays the graph's plan. What does not fit is traced again.
+A call looks its arguments' signature up, asks the ledger whether any Python state that the
+trace relied on has changed, and replays the graph's plan. If no graph fits, it traces a new one.
 """
 
 from __future__ import annotations
@@ -69,25 +69,25 @@ _PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
 
 
 class BoundArguments(NamedTuple):
-    """The arguments of one call, with the defaults of those left out, and the leaves of all."""
+    """The arguments of one call, including defaults of omitted ones, and all their leaves."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: list[Any]
     structure: tree.Structure
     literal: bool = False
-    """Whether numbers are taken for what they are, as no graph for others is right for them."""
+    """Whether numbers are constants, as no graph for symbolic numbers is valid for them."""
     omitted: frozenset[str] = frozenset()
-    """Arguments left out whose defaults are numbers or have some: these are taken for what they
-    are as well."""
+    """Omitted arguments with numbers in their defaults: these numbers are constants
+    as well."""
 
 
 class NoValuesError(Exception):
-    """There is nothing to capture: arguments are symbolic tensors, which stand for a model's."""
+    """Nothing can be captured: some arguments are symbolic tensors of a model."""
 
 
 class Captured:
-    """One graph of a function: what it was traced for, what it relied on, and its replay."""
+    """One graph of a function: its signature, its assumptions, and its replay."""
 
     __slots__ = (
         "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers", "places",
@@ -113,20 +113,20 @@ class Captured:
         self.replay = replay
         self.places = places  # which leaves of the arguments are inputs
         self.told = told
-        self.nest = taps.nest(graph)  # makes the result of what a run gives
-        self.idle = taps.idle(graph, replay.numerics)  # what runs while nothing is tapped
-        self.known: list[tuple[int, Any]] = []  # leaves that are known by identity, held weakly
-        self.quick: Any = None  # its key among those of tensors alone
+        self.nest = taps.nest(graph)  # builds the result from the outputs of a run
+        self.idle = taps.idle(graph, replay.numerics)  # the graph to run while no tap is active
+        self.known: list[tuple[int, Any]] = []  # leaves identified by object, held weakly
+        self.quick: Any = None  # its key in the cache for tensor-only calls
         self.used = True
-        self.kept = False  # whether later calls find it
+        self.kept = False  # whether later calls can find it
 
     def is_right_for(self, leaves: Sequence[Any]) -> bool:
-        """Whether numbers among the arguments are what the trace takes them for."""
+        """Whether the assumptions of the trace hold for the numbers among the arguments."""
         numbers = self.numbers
         return not numbers or self.assumptions.hold([leaves[i] for i in numbers])
 
     def run(self, inputs: Sequence[Any]) -> Any:
-        """The result for these inputs, once the sinks that are due have theirs."""
+        """The result for these inputs, after values have been sent to the sinks that are due."""
         idle = self.idle
         if idle is None:
             return self.nest(self.replay.run(inputs))
@@ -137,9 +137,9 @@ class Captured:
         return found
 
     def is_for(self, leaves: Sequence[Any]) -> bool:
-        """Whether these are the very objects that it was traced for, and not others in their place.
+        """Whether these are the same objects as in the trace, not new ones with a reused id.
 
-        An object that takes no weak references is held, so that nothing can come in its place.
+        An object without weak references is held strongly, so its id cannot be reused.
         """
         for i, held in self.known:
             if type(held) is weakref.ref and held() is not leaves[i]:
@@ -157,12 +157,12 @@ class Function:
     """A Python function that is captured once for each signature, and then replayed.
 
     Made by ``ef.function``. ``graphs`` are the graphs so far, ``graph(*args)`` the one for these
-    arguments or TensorSpecs, ``ledger()`` what the traces relied on, and ``explain()`` why each
-    of them was made. ``python`` is the function itself, which computes op by op. At most
-    ``max_graphs`` graphs are kept, and as many plans of each: those that were used last. Objects
-    among the arguments are held weakly, and their graphs go with them. Raises ArgumentError for
-    what cannot be captured; calls raise CaptureError as ``ef.function`` says, and the errors of
-    the ops, with the user's line.
+    arguments or TensorSpecs, ``ledger()`` lists what the traces relied on, and ``explain()`` why
+    each of them was made. ``python`` is the original function, which runs op by op. At most
+    ``max_graphs`` graphs are kept, and as many plans of each: the most recently used. Objects
+    among the arguments are held weakly, and their graphs are dropped with them. Raises
+    ArgumentError for a function that cannot be captured; calls raise CaptureError as
+    ``ef.function`` says, and the errors of the ops, with the user's line.
 
     >>> half = ef.function(lambda x: x * 0.5)
     >>> half(ef.tensor([1.0, 3.0]))
@@ -207,7 +207,7 @@ class Function:
         self._entries: ClockCache[Captured] = ClockCache(
             checked_bound(max_graphs, "ef.function", "max_graphs")
         )
-        # By kinds and shapes, where all arguments are tensors:
+        # By kinds and shapes, if all arguments are tensors:
         self._quick: dict[Any, Captured] = {}
         self._history = History()
         self._lock = reentrant_lock()
@@ -272,7 +272,7 @@ class Function:
 
     @property
     def max_graphs(self) -> int:
-        """How many graphs are kept, and how many plans of each for sizes that are free."""
+        """How many graphs are kept, and how many plans of each for free sizes."""
         return self._entries.bound
 
     def _bound_to(self, instance: Any, owner: Any) -> Function:
@@ -295,10 +295,10 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = None
         if not process.recorders and not kwargs and not (known_masks and has_masks(args)):
-            try:  # nothing but tensors, as seen before: no nest is walked
+            try:  # only tensors, seen before: no need to walk the nest
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
-            except raised_here(Exception):  # whatever an object raises for names it does not know
+            except raised_here(Exception):  # objects may raise any error for unknown names
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
@@ -311,7 +311,7 @@ class Function:
         try:
             entry = self._captured(self._key(given), given)
         except NoValuesError:
-            return self.python(*args, **kwargs)  # they hang on the ops themselves
+            return self.python(*args, **kwargs)  # symbolic tensors depend on the ops themselves
         inputs = [given.leaves[i] for i in entry.places]
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None
@@ -331,7 +331,7 @@ class Function:
         return found
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
-        """All arguments, those left out with their defaults of now."""
+        """All arguments, with the current defaults of omitted ones."""
         if not self._same_defaults() or _callee_of(self.python) is not self._callee:
             self._read_signature()
         if kwargs or not self._fixed or len(args) != len(self._names):
@@ -375,9 +375,9 @@ class Function:
         return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
 
     def _captured(self, key: Any, given: BoundArguments, reason: str | None = None) -> Captured:
-        """The graph that fits and is still true, traced if there is none.
+        """The graph that fits and is still valid, traced if there is none.
 
-        Numbers that it would be wrong for are part of the signature of another one.
+        If it is not valid for the numbers given, another graph is traced for exactly these numbers.
         """
         try:
             entry = self._found(key, given, reason)
@@ -386,7 +386,7 @@ class Function:
             is_right = False
         if not is_right:
             given = given._replace(literal=True)
-            reason = "numbers that the other graph is not right for"
+            reason = "numbers for which the other graph is not valid"
             entry = self._found(self._key(given), given, reason)
         for i, place in entry.updated.items():
             if isinstance(given.leaves[i], np.ndarray):
@@ -415,7 +415,7 @@ class Function:
                 reason = guard.change()
             entry = self._trace(given, reason)
             if current().is_blind():
-                return entry  # what it relied on is not known
+                return entry  # the trace was not fully watched
             entry.kept = True
             self._hold_weakly(entry, key, leaves)
             for old in entries.add(key, entry):
@@ -423,27 +423,27 @@ class Function:
             return entry
 
     def _hold_weakly(self, entry: Captured, key: Any, leaves: list[Any]) -> None:
-        """Let a graph go together with the objects that its key knows by identity."""
+        """Drop a graph when one of the objects that identify its key is deleted."""
         gone = partial(_let_go, weakref.ref(self), key)
         for i, x in enumerate(leaves):
             if i in entry.places or not _by_identity(x):
                 continue
             try:
                 held = weakref.ref(x, gone)
-            except raised_here(TypeError):  # then it is held, and nothing can come in its place
+            except raised_here(TypeError):  # then it is held strongly, and its id stays unique
                 held = x
             else:
                 entry.ledger.hold_weakly(x)
             entry.known.append((i, held))
 
     def _forget(self, entry: Captured) -> None:
-        """Let go of what only served calls; plans with their buffers need no collection then."""
+        """Drop cached data that only serves calls; frees plans and buffers without a collection."""
         if self._quick.get(entry.quick) is entry:
             self._quick.pop(entry.quick, None)
         entry.graph.cache.clear()
 
     def _key(self, given: BoundArguments) -> Any:
-        """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
+        """The signature that selects the graph: shapes, dtypes, devices, and static values."""
         watched = bool(process.recorders) and nans_are_watched()
         parts: list[Any] = [given.structure, watched]
         if self.input_signature is not None:
@@ -455,7 +455,7 @@ class Function:
         )
         for i, x in enumerate(given.leaves):
             cls = type(x)
-            if i in told:  # values fit it or are refused
+            if i in told:  # values are checked against the spec
                 continue
             if cls is Tensor:
                 parts.append(x._kind)
@@ -483,7 +483,7 @@ class Function:
         yield from given.kwargs.items()
 
     def _static_leaves(self, given: BoundArguments) -> set[int]:
-        """Positions among the leaves of those that belong to static arguments."""
+        """Indices of leaves that belong to static arguments."""
         found: set[int] = set()
         at = 0
         for name, value in self._labelled(given):
@@ -504,8 +504,8 @@ class Function:
         load_ahead()
         recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
         if recorder.made or recorder.is_unwatched or ledger.changed() is not None:
-            # A first run makes what later ones find: weights, caches. What the second one still
-            # makes or changes, every call would.
+            # The first run may create weights and caches for later runs. State that the second run
+            # still creates or changes would change at every call.
             again = partial(self._run, given, again=True)
             recorder, graph, ledger, places = FreeSizes().traced(again)
             self._refuse_changes(recorder, ledger)
@@ -519,7 +519,7 @@ class Function:
     def _refuse_changed_arguments(
         self, own: Any, as_given: tuple[list[Any], tree.Structure], monitor: Monitor
     ) -> None:
-        """Raise CaptureError if the function has changed lists or dicts that it got."""
+        """Raise CaptureError if the function has changed lists or dicts among its arguments."""
         leaves, structure = tree.flatten(own)
         if structure == as_given[1] and not any(map(is_not, leaves, as_given[0])):
             return
@@ -543,9 +543,9 @@ class Function:
         guard = ledger.changed()
         if guard is not None:
             raise CaptureError(
-                f"the function itself changes what it reads: {guard.change()}",
+                f"the function itself changes values that it reads: {guard.change()}",
                 op=self._name(),
-                hint="keep what changes from call to call in an ef.Variable",
+                hint="keep values that change between calls in an ef.Variable",
             )
 
     def _run(
@@ -568,18 +568,18 @@ class Function:
         monitor = Monitor(self.python)
         monitor.updates, monitor.on_caught = recorder.updates, recorder.caught
         recorder.updates.caller = Function._run.__code__
-        if not again:  # code that makes state that lasts runs again, and is watched then
+        if not again:  # code that creates lasting state runs again, and is watched then
             recorder.on_created = monitor.abandon
         with young(), visited():
             try:
                 with monitor, recorder, located():
                     result = self.python(*own[0], **own[1])
-                    for variable in recorder.taped.values():  # tapes watch those that are trained
+                    for variable in recorder.taped.values():  # trainable ones are watched by tapes
                         monitor.rely(f"{variable.name}.trainable", variable, "trainable")
                 recorder.refuse_caught()
             except raised_here(Exception) as error:
                 if recorder.assumptions.may_cause(error) and not given.literal:
-                    raise NumbersNeededError from None  # they may lead elsewhere
+                    raise NumbersNeededError from None  # other numbers may not raise it
                 raise
             self._refuse_changed_arguments(own, as_given, monitor)
             found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]
@@ -617,11 +617,11 @@ class Function:
             spec = TensorSpec(x.shape, x.dtype, None, x.device if other else None)
         return x if spec is None else spec_input(recorder, spec, name, inputs)
 
-    # Looking ---------------------------------------------------------------------------------
+    # Inspection ------------------------------------------------------------------------------
 
     @property
     def graphs(self) -> list[Graph]:
-        """The graphs that calls are replayed from now, the latest last."""
+        """The graphs in the cache, the latest last."""
         return [entry.graph for entry in list(self._entries.items.values())]
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
@@ -652,9 +652,9 @@ class Function:
         return [_as_input(given.leaves[i]) for i in entry.places]
 
     def profile(self, *args: Any, rounds: int = 10, **kwargs: Any) -> Profile:
-        """Where the time goes in a call with these arguments: steps, times, the user's lines.
+        """A profile of a call with these arguments: steps, times, the user's lines.
 
-        It runs in so many ``rounds``, and the table has the numbers of one. Variables keep their
+        The call runs ``rounds`` times, and the table has the figures of one. Variables keep their
         values. Raises ArgumentError for less than one round.
 
         >>> scale = ef.function(lambda x: ef.tanh(x) * 2.0)
@@ -666,7 +666,7 @@ class Function:
         return entry.replay.profile([_as_input(given.leaves[i]) for i in entry.places], rounds)
 
     def ledger(self) -> str:
-        """What the graphs rely on in Python: globals, closures, attributes, with their values.
+        """Python state that the graphs rely on: globals, closures, attributes, with their values.
 
         >>> rate = 0.1
         >>> decay = ef.function(lambda x: x * rate)
@@ -681,7 +681,7 @@ class Function:
         return "\n\n".join(f"{entry.told.signature}\n{entry.ledger}" for entry in entries)
 
     def explain(self) -> str:
-        """Why each trace was made, how long it took, and how large the graph is.
+        """Why each trace was made, its duration, and the size of its graph.
 
         ``not watched`` are calls whose results may change without being noticed, as of clocks.
 
@@ -699,7 +699,7 @@ class Function:
 
 
 def _let_go(owner: Any, key: Any, dead: Any) -> None:
-    """An object that a key knows by identity is no more; called by finalizers, in any thread."""
+    """Drop the graphs of a deleted object; called by finalizers, in any thread."""
     function = owner()
     entry = None if function is None else function._entries.items.get(key)
     if entry is not None and any(held is dead for _, held in entry.known):
@@ -713,13 +713,13 @@ def _restored(python: Any, *more: Any) -> Function:
 
 
 def _is_ready(x: Any) -> bool:
-    """Whether an argument can be read by a plan as it is: kernels read native byte order alone."""
+    """Whether a plan can read an argument directly: kernels need native byte order."""
     return type(x) is Tensor or (type(x) is np.ndarray and x.dtype.isnative)
 
 
 def _as_input(x: Any) -> Tensor:
-    """A tensor, or one of an array or number, of full precision and in native byte order."""
-    if type(x) is Tensor:  # as it lies in memory, by which NumPy's functions round
+    """A tensor as it is, or one made of an array or number, of full precision and native order."""
+    if type(x) is Tensor:  # kept as it lies in memory, which affects rounding in NumPy
         return x
     if type(x) in WIDE:
         return from_array(np.array(x, WIDE[type(x)]), current_device())
@@ -727,16 +727,16 @@ def _as_input(x: Any) -> Tensor:
 
 
 def _callee_of(f: Any) -> Any:
-    """The function that a method or an object with ``__call__`` runs; others themselves."""
+    """The function that a method or an object with ``__call__`` runs; others unchanged."""
     f = getattr(f, "__func__", f)
     own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
     return f if own is None else own
 
 
 def _is_own(f: Any) -> bool:
-    """Whether this is a function of the package itself.
+    """Whether this is a public function of eagerflow.
 
-    Numbers among its arguments are axes, sizes and other attributes, and each has its own graph.
+    Number arguments of those are axes, sizes and other attributes, and each has its own graph.
     """
     while isinstance(f, partial):
         f = f.func
@@ -746,7 +746,7 @@ def _is_own(f: Any) -> bool:
 
 
 def _wrapped_in(f: Any) -> list[Any]:
-    """What the signature of a ``functools.partial`` or a wrapper depends on, part by part."""
+    """The objects that determine the signature of a ``functools.partial`` or a wrapper."""
     found: list[Any] = []
     inner = f.func if isinstance(f, partial) else getattr(f, "__wrapped__", None)
     if isinstance(f, partial):
@@ -760,7 +760,7 @@ def _wrapped_in(f: Any) -> list[Any]:
 
 
 def _is_steady(default: Any) -> bool:
-    """Whether a default holds no list or dict, which may be changed in place."""
+    """Whether a default contains no list or dict, which may be changed in place."""
     waiting = [tree.flatten(default)[1]]
     for structure in waiting:
         if structure.container is not None and not issubclass(structure.container, tuple):
@@ -770,7 +770,7 @@ def _is_steady(default: Any) -> bool:
 
 
 def _place_of_change(own: Any, changed_at: dict[int, str]) -> str | None:
-    """Where a list or dict among arguments was changed, None if that is not known."""
+    """Where a list or dict among arguments was changed; None if unknown."""
     found = changed_at.get(id(own))
     if found is None and isinstance(own, list | tuple | dict):
         parts = own.values() if isinstance(own, dict) else own
@@ -779,14 +779,14 @@ def _place_of_change(own: Any, changed_at: dict[int, str]) -> str | None:
 
 
 def _by_identity(x: Any) -> bool:
-    """Whether an argument that is no tensor is known by identity, and not by its value."""
+    """Whether an argument other than a tensor is identified by object, not by value."""
     if type(x) in _PLAIN or type(x) in NUMBERS or isinstance(x, np.dtype | Dim | TensorSpec):
         return False
     return not isinstance(x, np.ndarray | np.generic | Tensor)
 
 
 def _identity(x: Any) -> Any:
-    """What stands for an object in a signature: plain values themselves, others by identity."""
+    """The key of an object in a signature: plain values themselves, others by identity."""
     cls = type(x)
     if cls in _PLAIN or cls in NUMBERS:
         return cls, x if cls in _PLAIN or cls is int else repr(x)
@@ -810,9 +810,9 @@ def function(
     ``f`` takes and returns nests of tensors; Python numbers are inputs unless their arguments
     are named in ``static``; bools, strings and other objects are part of the signature.
     ``input_signature`` is a sequence of TensorSpecs, whose sizes may be free (None) or named:
-    then one graph serves all. ``numerics="exact"`` replays the very kernels of eager, bit for
-    bit; ``"fast"`` compiles regions, each op within its stated accuracy. Of the graphs, and of
-    the plans of each, the ``max_graphs`` that were used last are kept. Works as a decorator, with
+    then one graph serves all. ``numerics="exact"`` replays the same kernels as eager code, bit for
+    bit; ``"fast"`` compiles regions, each op within its stated accuracy. The ``max_graphs`` most
+    recently used graphs are kept, and as many plans of each. Works as a decorator, with
     or without arguments, and on methods. Raises CaptureError for code that needs values which
     are not known while tracing, with the user's line.
 

@@ -21,7 +21,7 @@ from eagerflow.variable import Variable
 
 
 class Extension(Trace):
-    """A trace that goes on where a graph ends; the graph's nodes stay what they are."""
+    """A trace that extends an existing graph; the graph's nodes are unchanged."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph.name)
@@ -34,11 +34,11 @@ class Extension(Trace):
         for node in graph.nodes:
             for value in node.outputs:
                 self.adopt(value)
-            if all(value.name != node.name for value in node.outputs):  # as of several
+            if all(value.name != node.name for value in node.outputs):  # as for multiple results
                 self.unique(node.name)
 
     def adopt(self, value: Value) -> None:
-        """Make a value of the graph one's own."""
+        """Register a value of the graph with this trace."""
         self.adopted.add(value)
         self.unique(value.name)
         if value.constant is None:
@@ -54,9 +54,9 @@ class Extension(Trace):
         weights: Sequence[Tensor] | None = None,
         unconnected: str = "none",
     ) -> list[Any]:
-        """For each group of sources the sum of their gradients; None, or as ``unconnected`` says.
+        """The sum of gradients for each group of sources; None or ``unconnected`` where none flow.
 
-        The targets count as much as their ``weights`` say.
+        ``weights`` are the gradients of the targets.
         """
         tape = GradientTape(persistent=True)
         with self:
@@ -77,7 +77,7 @@ class Extension(Trace):
         return found
 
     def _show_nodes(self, tape: GradientTape, wanted: set[Value]) -> None:
-        """Let the tape see the graph's nodes, as if they were called now."""
+        """Show the graph's nodes to the tape, as if they were called now."""
         tensors = self.tensors
         for value in (*self.graph.all_inputs(), *self.graph.constants):
             if value in wanted:
@@ -108,7 +108,7 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     found = extension.summed_gradients(goals, groups, unconnected=unconnected)
     pairs = [(v, g) for v, g in zip(wanted, found, strict=True) if g is not None]
     values = [extension.value_of(g) for _, g in pairs]
-    free = FreeNames(self.outputs.names)  # there may be gradients already
+    free = FreeNames(self.outputs.names)  # the graph may have gradients already
     names = [free.take(f"gradient/{_name(self, v)}") for v, _ in pairs]
     outputs = Values((*self.outputs, *values), (*self.outputs.names, *names))
     named = tree.flatten(dict(zip(outputs.names, outputs, strict=True)))[1]
@@ -124,7 +124,7 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
 
 
 def rereads(graph: Graph) -> dict[Value, list[Value]]:
-    """For values of Variables on entry those that were read after the graph had assigned others.
+    """Map values of Variables on entry to values read after the graph assigned the Variable.
 
     The gradient by a Variable is the sum over all values that it had when it was read.
     """
@@ -144,7 +144,7 @@ def _name(graph: Graph, value: Value) -> str:
 
 
 def find_source(graph: Graph, name: Any, inputs_first: bool = False) -> Value:
-    """The Value that a name, a Value or a Variable stands for; SessionError if there is none."""
+    """The Value for a name, a Value or a Variable; SessionError if there is none."""
     if type(name) is Value:
         return name
     if not isinstance(name, Variable):

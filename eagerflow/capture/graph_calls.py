@@ -1,6 +1,6 @@
 """Graphs that are called while a tape records: one recorded call, with a captured gradient.
 
-The forward graph also gives what the gradient needs; the gradient is a graph of its own, made by
+The forward graph also returns residuals; the gradient is a graph of its own, made by
 ``graph.gradient``, and called in the same way, so that tapes may nest.
 """
 
@@ -25,19 +25,19 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together
 
 _READS: Slot[dict[Value, list[Value]]] = Slot()
-"""What a graph that was made of another one read of its Variables again; see ``rereads``."""
+"""For a derived graph: repeated reads of Variables in the original; see ``rereads``."""
 
 
 class Backward(NamedTuple):
-    """The gradient of some results of a graph, as a graph of inputs alone."""
+    """The gradient of some results of a graph, as a graph of inputs only."""
 
     graph: Graph
     sources: tuple[int, ...]  # the entries that have a gradient
-    residuals: tuple[tuple[bool, int], ...]  # what it takes: an entry, or a result
+    residuals: tuple[tuple[bool, int], ...]  # operands: an entry, or a result
 
 
 def only_tapes() -> bool:
-    """Whether nothing but tapes records the calls of this thread."""
+    """Whether the only recorders of this thread are tapes."""
     recorder = recorder_state()[1]
     while recorder is not None:
         if type(recorder) is not GradientTape:
@@ -47,7 +47,7 @@ def only_tapes() -> bool:
 
 
 def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of a graph, recorded by the tapes that are on; Variables get their values."""
+    """The outputs of a graph, recorded by the active tapes; assigned Variables are updated."""
     constants = [v for v in graph.constants if _watched(v)]
     entries = [*inputs, *(c.variable.value for c in graph.cells), *(v.constant for v in constants)]
     here = all(x.device is current_device() for x in entries)
@@ -64,9 +64,9 @@ def _watched(value: Value) -> bool:
 
 @kept
 def _pure(graph: Graph, constants: tuple[Value, ...], here: bool) -> Graph:
-    """The graph with everything that comes and goes as plain inputs and outputs.
+    """The graph with Variables and constants as plain inputs and outputs.
 
-    Scans are as a tape records them, where everything is ``here``, on the current device.
+    Scans are as a tape records them, if everything is ``here``, on the current device.
     """
     lifted = {v: Value(v.name, v.shape, v.dtype) for v in constants}
     entries = Values([*graph.all_inputs(), *lifted.values()])
@@ -79,7 +79,7 @@ def _pure(graph: Graph, constants: tuple[Value, ...], here: bool) -> Graph:
 
 
 def _recorded(node: Node, here: bool) -> dict[str, Any]:
-    """The attributes of a node whose call a tape records."""
+    """The attributes of a node as recorded by a tape."""
     if here and node.attributes.get("compiled") is False:
         return node.attributes | {"compiled": True}
     return node.attributes
@@ -91,13 +91,13 @@ def _numbered(values: Sequence[Value]) -> list[str]:
 
 def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor]:
     """Outputs of a graph without Variables, as one recorded call."""
-    if not only_tapes():  # other recorders, as for vmap, see the ops themselves
+    if not only_tapes():  # other recorders, as for vmap, need the ops themselves
         return evaluate(graph, entries)[0]
     replay = _differentiable(graph, numerics)
     if replay is None:
         return replay_of(graph, numerics).run(entries)
     forward, count = replay.graph, len(graph.outputs)
-    seen: list[Any] = []  # entries and results as the tapes know them
+    seen: list[Any] = []  # entries and results as known to the tapes
 
     def call(*values: Tensor) -> Any:
         made = tuple(replay.run(values))
@@ -110,7 +110,7 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
         targets = tuple(
             i for i, g in enumerate(gradients) if g is not None and is_inexact(results[i].dtype)
         )
-        # A gradient of a gradient asks for what the results do not give: all is computed again.
+        # A gradient of a gradient needs values beyond the results: all is recomputed.
         again = any(g is not None for g in gradients[count:])
         found = _backward(forward, targets, again)
         if found is not None:
@@ -130,7 +130,7 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
 
 @kept
 def _differentiable(graph: Graph, numerics: str) -> Replay | None:
-    """A graph that also gives what its gradient needs; None if it has none."""
+    """A graph that also returns the residuals of its gradient; None if it has none."""
     entries, finals = list(graph.inputs), list(graph.outputs)
     made = _pulled_back(graph, [i for i, v in enumerate(finals) if is_inexact(v.dtype)])
     if made is None:
@@ -146,9 +146,9 @@ def _differentiable(graph: Graph, numerics: str) -> Replay | None:
 
 @kept
 def _backward(graph: Graph, targets: tuple[int, ...], alone: bool) -> Backward | None:
-    """The gradient of these results; other results have no part in it, not even as zeros.
+    """The gradient of these results; other results do not contribute, not even as zeros.
 
-    Of the graph's results it takes what it needs; ``alone`` says that it takes entries alone.
+    It takes residuals from the graph's results; with ``alone`` it takes entries only.
     """
     made = _pulled_back(graph, targets)
     if made is None:
@@ -171,7 +171,7 @@ def _backward(graph: Graph, targets: tuple[int, ...], alone: bool) -> Backward |
 
 
 def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
-    """Nodes of the gradient, the values that weigh the targets, sources, and their gradients."""
+    """Nodes of the gradient, the weights of the targets, sources, and their gradients."""
     entries, finals = list(graph.inputs), list(graph.outputs)
     sources = [i for i, v in enumerate(entries) if is_inexact(v.dtype)]
     if not sources or not targets:
@@ -191,7 +191,7 @@ def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
 
 
 def _needed(nodes: Sequence[Any], values: Sequence[Value], given: Sequence[Value]) -> list[Value]:
-    """What the gradient's nodes and results take from the forward graph, in order of use."""
+    """The forward values that the gradient's nodes and results use, in order of use."""
     own = {*given, *(v for node in nodes for v in node.outputs)}
     used = [v for node in nodes for v in node.values()] + list(values)
     return list(dict.fromkeys(v for v in used if v not in own and v.constant is None))

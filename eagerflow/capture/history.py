@@ -13,13 +13,13 @@ from eagerflow.graph.graph import Graph
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.spec import TensorSpec
 
-TOLD = 64  # traces that are told of; of earlier ones only the number is known
-SHOWN = 3  # arguments that changed, as explain tells them
+TOLD = 64  # number of traces kept; earlier ones are only counted
+SHOWN = 3  # number of changed arguments shown by explain
 NUMBERS = frozenset({int, float, complex, *(dtype.type for dtype in NUMERIC)})
 
 
 class Argument(NamedTuple):
-    """One leaf of the arguments in words; ``long`` tells devices too."""
+    """One leaf of the arguments as text; ``long`` includes devices."""
 
     name: str
     short: str
@@ -27,14 +27,14 @@ class Argument(NamedTuple):
 
 
 class Told(NamedTuple):
-    """One trace in words: no graph and no argument is kept by it."""
+    """One trace as text, without references to its graph or arguments."""
 
     arguments: tuple[Argument, ...]
     reason: str
     nodes: int
     seconds: float
     unwatched: tuple[str, ...] = ()
-    """What was called and cannot be compared, with the place."""
+    """Calls that cannot be compared, with their places."""
 
     @property
     def signature(self) -> str:
@@ -45,7 +45,7 @@ class Told(NamedTuple):
 def described(
     leaves: Sequence[Any], places: Sequence[int], names: Sequence[str]
 ) -> tuple[Argument, ...]:
-    """Arguments in words; the leaves at ``places`` are inputs."""
+    """Arguments as text; the leaves at ``places`` are inputs."""
     found = []
     for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
         short = long = summary(x)
@@ -58,7 +58,7 @@ def described(
 
 
 class History:
-    """How many traces there were, and the last of them in words."""
+    """The number of traces, and the last of them as text."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -72,7 +72,7 @@ class History:
         seconds: float,
         unwatched: Sequence[str] = (),
     ) -> Told:
-        """Note a trace; without a ``reason`` it is what is new about the arguments."""
+        """Add a trace; the default ``reason`` is the change of its arguments."""
         why = reason or self._reason(arguments)
         told = Told(arguments, why, len(graph.nodes), seconds, tuple(unwatched))
         self.count += 1
@@ -80,7 +80,7 @@ class History:
         return told
 
     def _reason(self, arguments: tuple[Argument, ...]) -> str:
-        """What is new about arguments, compared with those of the trace that was most like it."""
+        """The change of the arguments since the most similar earlier trace."""
         if not self.count:
             return "the first call"
         names = [a.name for a in arguments]
@@ -102,7 +102,7 @@ class History:
         return ", ".join(words + more) or "another object, or another current device"
 
     def text(self, name: str, graphs: ClockCache[Any], plans: Sequence[ClockCache[Any]]) -> str:
-        """The story of all traces; ``graphs`` and ``plans`` tell what was dropped since."""
+        """The text of all traces; ``graphs`` and ``plans`` know which were dropped since."""
         count = self.count
         lines = [f"{name} was traced {count} time{'s' * (count != 1)}"]
         first = count - len(self.last) + 1

@@ -1,4 +1,4 @@
-"""Leaks: values of a trace that are held after its end, found without walking all memory."""
+"""Leaks: values of a trace that are held after its end, found without a full memory scan."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from eagerflow.tensor import Tensor
 def refuse_leaks(name: str, tensors: list[Tensor]) -> None:
     """Raise CaptureError if other objects still hold ``tensors`` of a trace that has ended.
 
-    Cycles of unreachable objects are no leak. What was made within ``young`` is found
-    among the young objects; only what is still there then is looked for in all of memory.
+    Cycles of unreachable objects are no leak. Objects created within ``young`` are found
+    among the young objects; only those that remain are then searched for in all of memory.
     """
     held = tensors[:]
     tensors.clear()
-    # Asked for by hand, the collector forgets that the next generation is due.
+    # After an explicit collection, the collector forgets that the next generation is due.
     due = gc.get_count()[1] > gc.get_threshold()[1]
     for generation in (int(due), 1, 2):
         if not held:
@@ -46,11 +46,11 @@ def refuse_leaks(name: str, tensors: list[Tensor]) -> None:
 
 
 observers: set[int] = set()
-"""The ``id`` of each collection in which a Monitor keeps what it has seen: no leak."""
+"""The ``id`` of each collection used by a Monitor for its records: no leak."""
 
 
 def _only_watched(value: Any, held: Any, depth: int) -> bool:
-    """Whether nothing holds a value but a Monitor, perhaps through containers."""
+    """Whether only a Monitor holds a value, perhaps through containers."""
     holders = [h for h in gc.get_referrers(value) if h is not held and not inspect.isframe(h)]
     for holder in holders:
         if id(holder) in observers:
@@ -62,7 +62,7 @@ def _only_watched(value: Any, held: Any, depth: int) -> bool:
 
 
 def _holder(tensor: Tensor, held: list[Tensor]) -> str:
-    """Where a tensor is held, in words."""
+    """Where a tensor is held, as text."""
     for holder in gc.get_referrers(tensor):
         if holder is held or inspect.isframe(holder):
             continue

@@ -1,7 +1,7 @@
-"""Methods: which captured function belongs to which instance.
+"""Methods: captured functions by instance.
 
-A captured method has graphs of its own for each instance. They are kept with the instance, so
-that they go with it, also where the two refer to each other.
+A captured method has separate graphs for each instance. They are stored on the instance, so
+that they are freed with it, even if the two refer to each other.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime.clock_cache import ClockCache
 
-PLACE = "captured methods"  # where an instance keeps its own, in its ``__dict__``
+PLACE = "captured methods"  # where an instance stores them, in its ``__dict__``
 
 
 class Methods:
     """The captured methods of one instance, by the functions in its class.
 
-    A copy of the instance may come to hold them too, by ``copy.copy`` or ``__dict__.update``, so
-    a lookup compares their owner. What is copied deeply or pickled is empty.
+    A copy of the instance may hold them too, through ``copy.copy`` or ``__dict__.update``, so
+    a lookup compares their owner. Deep copies and pickles are empty.
     """
 
     __slots__ = ("bound", "owner", "used")
@@ -30,7 +30,7 @@ class Methods:
         self.used = True
 
     def release(self) -> None:
-        """Nothing is kept for speed alone."""
+        """Does nothing: there are no caches to drop."""
 
     def __reduce__(self) -> Any:
         return Methods, ()
@@ -40,17 +40,17 @@ class Methods:
 
 
 class Bindings:
-    """What one function is for each instance."""
+    """The methods made of one function, by instance."""
 
     def __init__(self) -> None:
-        self._slotted: ClockCache[Methods] = ClockCache()  # of instances without a ``__dict__``
+        self._slotted: ClockCache[Methods] = ClockCache()  # for instances without a ``__dict__``
         self._lock = reentrant_lock()
 
     def find(self, function: Any, instance: Any, make: Callable[[], Any]) -> Any:
         """The method of an instance, made by ``make`` at first use."""
         held: Any = getattr(instance, "__dict__", None)
         plain = type(held) is dict
-        # Where it is kept here it holds the instance, so that its ``id`` stays its own.
+        # An entry stored here holds the instance, so that its ``id`` stays unique.
         table, key = (held, PLACE) if plain else (self._slotted.items, id(instance))
         methods = table.get(key)
         if methods is None or methods.owner is not instance:

@@ -1,6 +1,6 @@
 """Arithmetic of the numbers among the arguments of a trace, and of sizes with them.
 
-In a graph it is done in int64 and float64; ``assumptions`` has what makes that Python's.
+Graphs use int64 and float64; ``assumptions`` states when the results equal Python's.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def _next(
     python: type,
     own: DType | None,
 ) -> Number:
-    """What a function of a number and another one gives."""
+    """The result of a function of a number and another operand."""
     found = x.assumptions
     if found is None or (type(other) is Number and other.assumptions is None):
-        return Number(tensor, python, own)  # a size, which no call gives by itself
+        return Number(tensor, python, own)  # a size: not an argument of its own
     return Number(tensor, python, own, found, found.step(f, (x, other), python, own))
 
 
@@ -119,7 +119,7 @@ def _arithmetic(op: str, name: str, swapped: bool, gives: type | None) -> Callab
         if self.assumptions is not None:
             right = self.assumptions.computed(op, wide, self, other, right)
             if op in _SHIFTS and not self.assumptions.shift(self if swapped else other):
-                right = 1  # in a graph that is right for no call
+                right = 1  # the graph is valid for no call
         left = self.tensor if wide is bool else ops["astype"].call(self.tensor, WIDE[wide])
         pair = (right, left) if swapped else (left, right)
         found = ops[op].call(*pair)
@@ -129,7 +129,7 @@ def _arithmetic(op: str, name: str, swapped: bool, gives: type | None) -> Callab
 
         if python is bool or (self.own is None and stated is None):
             return _next(self, again, other, found, python, None)
-        # NumPy rounds each step to the dtype in which it meets Python's numbers and its own.
+        # NumPy rounds each step to the promoted dtype of Python's numbers and its own.
         own = np.result_type(self.own or self.python(1), stated or kind(1))
         own = np.dtype("float64") if own.kind in "biu" and python is float else own
         return _next(self, again, other, ops["astype"].call(found, own), python, own)
@@ -138,7 +138,7 @@ def _arithmetic(op: str, name: str, swapped: bool, gives: type | None) -> Callab
 
 
 def _of_size(name: str) -> Callable[[Dim, Any], Any]:
-    """What a size does with numbers that no size can be, as in ``n / 2`` and ``0.5 * n``."""
+    """An operation of a size with numbers that cannot be sizes, as in ``n / 2`` and ``0.5 * n``."""
     exact: Any = getattr(Dim, name, None)
 
     def method(self: Dim, other: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Questions that only a number itself can answer: its text, its rounding, a NumPy array of it.
+"""Operations that need the concrete number: its text, its rounding, a NumPy array of it.
 
-A trace goes on after such a question, and its graph is right for no call: each number that comes
-has a graph of its own, in which it is known (``Function._captured``).
+A trace continues after such an operation, but its graph is valid for no call: each argument value
+gets a graph of its own, with the number as a constant (``Function._captured``).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from eagerflow.number import Number
 
 
 def ask(number: Number, how: str) -> None:
-    """Code asks what is known of the number of a call alone; an error for a size."""
+    """Note that code needs the concrete number of a call; an error for a size."""
     if number.assumptions is None:
         number.refuse(how)
     number.assumptions.is_never_true = True
 
 
 def answers(number: Number, name: str) -> bool:
-    """Whether an attribute of the number that comes is the one that a trace has in its place."""
+    """Whether an attribute of the actual number exists on its placeholder in a trace as well."""
     own = vars(Number).get(name)
     return isinstance(own, FunctionType | property) and hasattr(number.__class__, name)
 
@@ -33,7 +33,7 @@ _described = Number.__repr__
 
 
 def _text(self: Number, spec: str = "") -> str:
-    if not internal[sys._getframe(1).f_code.co_filename]:  # messages of eagerflow tell of it
+    if not internal[sys._getframe(1).f_code.co_filename]:  # messages of eagerflow may show it
         ask(self, "the text")
     return _described(self)
 

@@ -1,7 +1,7 @@
-"""What ops consist of: their bodies, with eagerflow's own ops as the array library.
+"""The bodies of ops as graphs, with eagerflow's own ops as the array library.
 
-The body of an op computes with the functions of any array library. Where that is eagerflow itself,
-under a trace, its calls become nodes: so what an op consists of is written down once, in its body.
+The body of an op uses functions of any array library. With eagerflow itself as the library,
+under a trace, its calls become nodes: the body is the only definition of an op's parts.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class OpsLibrary:
 
     @staticmethod
     def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
-        """What is a tensor by now, or a constant."""
+        """An object that is a tensor already, or a constant."""
         return as_tensor(obj, dtype, None, copy)
 
 
 class OpsBackend(Backend):
-    """A library of ops as the one that bodies compute with."""
+    """The array library of bodies, with ops as its functions."""
 
     name = "eagerflow"
     array_type = Tensor
@@ -55,7 +55,7 @@ class OpsBackend(Backend):
         self.xp = library
 
     def body(self, op: Op, dtype: DType, formula: Any = None) -> Callable[..., Any]:
-        """What computes an op with others: its formula, or ``formula``, or its kernel."""
+        """A function that computes an op with others: its formula, ``formula``, or its kernel."""
         steps = op.scalar if callable(op.scalar) else formula
         if op.family != "elementwise" or steps is None:
             return self.bind(op, dtype)
@@ -67,9 +67,9 @@ _OPS = OpsBackend(OpsLibrary())
 
 
 def consists_of(node: Node) -> Graph:
-    """A graph of what the body of a node's op calls, whose inputs are those that are Values.
+    """A graph of the calls in the body of a node's op; its inputs are the node's Values.
 
-    Raises CaptureError where the body needs the values of arrays.
+    Raises CaptureError if the body needs the values of arrays.
     """
     names = node.op.data if len(node.op.data) == len(node.inputs) else None
     specs = [

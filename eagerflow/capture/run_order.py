@@ -1,10 +1,10 @@
-"""Turns: runs that write the same Variables come one after the other, in whatever thread.
+"""Turns: runs that write the same Variables come one after the other, in any thread.
 
-A run reads Variables at its begin and gives them new values at its end. Of two that begin with the
-same value the earlier one's would be lost. So a run that writes is in a list while it lasts, and
-waits for those ahead of it that write one of its Variables. A waiting run holds nothing that others
-wait for, except its place in the list, so none can wait for ever. Runs that only read do not
-wait, and see the Variables as they are between two writes.
+A run reads Variables at its start and assigns new values at its end. If two start with the
+same value, the update of the earlier one would be lost. So a writing run is in a list while it
+lasts, and waits for those ahead of it that write one of its Variables. A waiting run holds nothing
+that others wait for, except its place in the list, so there is no deadlock. Runs that only read do
+not wait, and see the Variables between two writes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def written_by(cells: Iterable[Cell]) -> frozenset[Variable]:
 class Turn(ScopeGuard):
     """The context of a run that writes these Variables.
 
-    A run in the middle of another one of its thread, as that of a signal handler, does not wait:
-    what it would wait for might wait for the other one.
+    A run inside another one of its thread, such as a signal handler's, does not wait:
+    the run it would wait for might itself wait for the interrupted one.
     """
 
     def __init__(self, variables: Set[Variable]) -> None:
@@ -38,7 +38,7 @@ class Turn(ScopeGuard):
         self._waiting: list[Event] = []
 
     def acquire(self) -> None:
-        """Wait for those that came before."""
+        """Wait for earlier runs."""
         _turns.append(self)
         if len(_turns) > 1:
             self._wait()
@@ -52,11 +52,11 @@ class Turn(ScopeGuard):
             if not self._variables.isdisjoint(other._variables):
                 over = Event()
                 other._waiting.append(over)
-                if other in _turns:  # else it is over, and may not have seen the waiting one
+                if other in _turns:  # otherwise it has ended, and may have missed this waiter
                     over.wait()
 
     def release(self) -> None:
-        """Let the next ones begin."""
+        """Let the next runs start."""
         if self in _turns:
             _turns.remove(self)
         for over in self._waiting:
@@ -64,11 +64,11 @@ class Turn(ScopeGuard):
 
 
 _turns: list[Turn] = []
-"""In the order in which they came; each call that looks at it or changes it is one."""
+"""Runs in order of arrival; each access is a single atomic call."""
 
 
 def _after_fork() -> None:
-    """In a child only the thread that forked lives on: no other has a turn, or waits for one."""
+    """In a child only the forking thread lives on: no other has a turn, or waits for one."""
     own = get_ident()
     _turns[:] = [turn for turn in _turns if turn._thread == own]
     for turn in _turns:

@@ -22,11 +22,11 @@ from eagerflow.plan.replay import Replay, check_inputs, lost_mask
 from eagerflow.tensor import known_masks, mask_of
 from eagerflow.variable import Variable
 
-SHOWN = 12  # names in an error
+SHOWN = 12  # number of names in an error
 
 
 class Part(NamedTuple):
-    """What one combination of fetches, feeds and targets computes."""
+    """The computation of one combination of fetches, feeds and targets."""
 
     run: Any  # a Replay, or a partition of the graph
     graph: Graph
@@ -34,21 +34,21 @@ class Part(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What one run is asked for; a part is made once for each."""
+    """The request of one run; a part is made once for each."""
 
     wanted: tuple[Value, ...]
-    given: tuple[tuple[Value, ...], ...]  # the values that each feed stands for
+    given: tuple[tuple[Value, ...], ...]  # the values for each feed
     goals: tuple[Value, ...]
-    graphs: tuple[Graph, ...]  # whose Variables are all assigned
-    names: tuple[str, ...]  # those that say which Variable is assigned
+    graphs: tuple[Graph, ...]  # with all Variables assigned
+    names: tuple[str, ...]  # names of Variables to assign
 
 
 class _Tables:
-    """What a session knows of its graphs; a new one takes the place of the old, all at once."""
+    """A session's tables of its graphs; replaced as a whole by a new one."""
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
-        # A fetch or target means the output where an input has the same name, a feed the input.
+        # If an input and an output share a name, a fetch or target is the output, a feed the input.
         self.names: dict[str, list[Value]] = {}
         self.feeds: dict[str, list[Value]] = {}
         self.order: dict[Node, int] = {}
@@ -62,9 +62,9 @@ class _Tables:
     def extended(
         self, graph: Graph, names: dict[Cell, str], variables: dict[str, Variable]
     ) -> _Tables:
-        """The same and one more graph, whose cells have these names among all Variables."""
+        """The same and one more graph, with names for its cells among all Variables."""
         made = _Tables()
-        made.parts = self.parts  # what they compute stays true
+        made.parts = self.parts  # computed parts stay valid
         made.graphs = [*self.graphs, graph]
         made.order = self.order.copy()
         for node in graph.nodes:
@@ -84,11 +84,11 @@ class _Tables:
         return made
 
     def named(self, argument: str) -> dict[str, list[Value]]:
-        """The values by name, as this argument of ``run`` means them."""
+        """The values by name, for this argument of ``run``."""
         return self.feeds if argument == "feeds" else self.names
 
     def _label(self, graph: Graph) -> str:
-        """What names of a graph begin with: its own name, numbered if another graph has it."""
+        """The prefix for names of a graph: its own name, numbered if another graph has it."""
         taken = {name.partition(":")[0] for name in self.names if ":" in name}
         label, number = graph.name, 0
         while label in taken and graph not in self.graphs:
@@ -111,18 +111,18 @@ def _with_names(
 
 
 class Session:
-    """Runs graphs by name: what is fetched is computed from what is fed, and nothing else.
+    """Runs graphs by name: computes only the fetched values, from the fed ones.
 
-    Where an input and an output of a graph have one name, a fetch means the output, and a feed
+    If an input and an output of a graph share a name, a fetch means the output, and a feed
     the input.
 
     ``graph`` is the first graph, if there is one yet; ``devices`` are names of devices to spread
     the work over. With a ``cluster`` these are devices of its tasks, all of them if none are
-    named; Variables then live in tasks, from which ``variables`` and the end of the session bring
-    their values, and ``transfer="bfloat16"`` halves what is sent between tasks. ``numerics`` is
+    named; Variables then live in tasks, and ``variables`` and the end of the session fetch
+    their values, and ``transfer="bfloat16"`` halves the bytes sent between tasks. ``numerics`` is
     as for ``ef.function``. A session starts empty and can be extended at any time. Variables of
-    one name are one Variable in all of its graphs: the one of the graph that came first, with the
-    value that it has then. They persist from run to run, intermediate values do not. Several
+    one name are one Variable in all of its graphs: that of the first graph, with its
+    value at that time. They persist from run to run, intermediate values do not. Several
     threads may run a session.
 
     >>> w = ef.Variable([2.0, 3.0], name="w")
@@ -154,9 +154,9 @@ class Session:
     def extend(self, graph: Graph) -> None:
         """Add a graph, also after runs; nodes that it shares with earlier ones stay the same.
 
-        Its Variables that the session has not by name begin with their values of now. Raises
-        SessionError if a Variable of that name has another shape or dtype, and when the session
-        is closed; nothing is added then.
+        Variables with new names start with their current values. Raises SessionError if the
+        existing Variable of a name has another shape or dtype, and when the session is closed;
+        nothing is added then.
         """
         with Locked(self._lock):
             self._check_open("extend")
@@ -167,7 +167,7 @@ class Session:
             self._tables = self._tables.extended(graph, names, variables)
 
     def _name_of(self, cell: Cell) -> str:
-        """The name of a graph's Variable here: generators keep states of their own."""
+        """The name of a graph's Variable here: generators keep separate states."""
         name, number = cell.name, 0
         if _is_random_state(cell):
             while self._tables.variables.get(name, cell.variable) is not cell.variable:
@@ -196,9 +196,9 @@ class Session:
 
     @property
     def variables(self) -> dict[str, Variable]:
-        """The Variables of all graphs, by name, with their values of now.
+        """The Variables of all graphs, by name, with their current values.
 
-        TaskLostError where a task of a cluster has gone with the newest value of one.
+        TaskLostError if a failed task of a cluster held the newest value of one.
         """
         found = dict(self._tables.variables)
         if self.cluster is not None:
@@ -210,13 +210,13 @@ class Session:
     def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, targets: Any = ()) -> Any:
         """The values of ``fetches``, in their nest, as Tensors.
 
-        ``fetches`` are names, Values or Variables, or nests of them; a name of several graphs is
-        told apart as ``graph:name``. ``feeds`` gives values for inputs, or for any other value,
-        which is then not computed. ``targets`` are done for their effect: ``"w/assign"`` gives
-        the Variable ``w`` its new value, a Graph all of its Variables; other names are computed
-        and dropped. Fetching ``"w/assign"`` assigns too. Random state that a run uses is moved
-        on. Raises SessionError for names that do not exist or are ambiguous, and for inputs that
-        are needed and not fed, ShapeError or DTypeError for feeds that do not fit; nothing has
+        ``fetches`` are names, Values or Variables, or nests of them; a name used by several graphs
+        is written as ``graph:name``. ``feeds`` gives values for inputs, or for any other value,
+        which is then not computed. ``targets`` are run for their effect: ``"w/assign"`` assigns
+        the new value of the Variable ``w``, a Graph all of its Variables; other names are computed
+        and dropped. Fetching ``"w/assign"`` assigns too. Random state that a run uses is
+        advanced. Raises SessionError for names that do not exist or are ambiguous, and for inputs
+        that are needed and not fed, ShapeError or DTypeError for feeds that do not fit; nothing is
         changed then.
 
         >>> n = ef.Variable(0, name="n")
@@ -262,8 +262,8 @@ class Session:
     def _effects(self, asked: Asked) -> list[Cell]:
         """The Variables that a run assigns: all of graphs, else those of ``"w/assign"``.
 
-        A computed value that is asked for under another name assigns what it is assigned to.
-        What a Variable or an input has on entry may be assigned to others, and is a value only.
+        Requesting a computed value under another name also assigns the Variables it is assigned to.
+        A Variable's or input's value on entry may be assigned to others, and is only a value.
         """
         whole = {c.value for graph in asked.graphs for c in graph.cells}
         named = {v for name in asked.names for v in self._tables.names[name]}
@@ -305,13 +305,13 @@ class Session:
         return found[0]
 
     def _fed(self, name: Any) -> tuple[Value, ...]:
-        """The values that a feed stands for: all inputs of that name, or one other value."""
+        """The values for a feed: all inputs of that name, or one other value."""
         found = self._find(name, "feeds")
         inputs = tuple(v for v in found if v in self._tables.inputs)
         return inputs or (self._value(name, "feeds"),)
 
     def _masks_fed(self, given: dict[tuple[Value, ...], Any]) -> dict[tuple[Value, ...], Any]:
-        """Masks of what is fed, by the inputs that take them; ArgumentError where none does."""
+        """Masks of feeds, by the inputs that take them; ArgumentError if there is none."""
         masks = self._tables.taken_masks
         found: dict[tuple[Value, ...], Any] = {}
         fed = {v for values in given for v in values}
@@ -420,9 +420,9 @@ class Session:
         return Replay(graph, self.numerics)
 
     def _needed(self, goals: Iterable[Value], fed: set[Value]) -> tuple[list[Node], list[Value]]:
-        """The nodes that goals need, in their order, and the values that come from outside.
+        """The nodes needed for ``goals``, in their order, and the values from outside.
 
-        A draw of random numbers needs the state that it leaves as well.
+        A draw of random numbers needs the advanced state as well.
         """
         nodes: dict[Node, None] = {}
         entries: dict[Value, None] = {}
@@ -459,18 +459,18 @@ class Session:
                 own.assigned = cell.assigned
         return list(found.values())
 
-    # The end -----------------------------------------------------------------------------------
+    # Closing -----------------------------------------------------------------------------------
 
     def _check_open(self, how: str) -> None:
         if not self._open:
             raise SessionError(f"the session is closed, so it cannot {how}", op="Session")
 
     def close(self) -> None:
-        """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
+        """Release graphs, plans and Variables; later runs raise SessionError."""
         with Locked(self._lock):
             tables, self._tables, self._open = self._tables, _Tables(), False
         variables = list(tables.variables.values())
-        with Turn(frozenset(variables)):  # after runs that have begun
+        with Turn(frozenset(variables)):  # after runs that have started
             if self.cluster is not None and self.cluster.is_open:
                 self.cluster.pull(variables)
 

@@ -1,4 +1,4 @@
-"""What users mean by a graph: one itself, a captured function, or a model."""
+"""Arguments that mean a graph: a graph, a captured function, or a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eagerflow.graph.graph import Graph
 
 
 def graph_of(what: Any, op: str) -> Graph:
-    """The graph of what the function ``op`` is given; ArgumentError where it has none, or many."""
+    """The graph of an argument of the function ``op``; ArgumentError if it has none, or several."""
     if isinstance(what, Graph):
         return what
     if isinstance(what, Function):

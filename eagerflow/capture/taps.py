@@ -1,13 +1,13 @@
-"""Taps: values that come out of a run besides its result, each for a sink that waits for it.
+"""Taps: values of a run that are passed to sinks besides its result.
 
-Code that is traced hands values to a sink (``Recorder.emit``). They become outputs of the graph,
-behind those that the function returns and outside of their nest, so that graphs stay plain data and
-need nothing else for them. Only a function that runs its own graph calls the sinks with what came
-out, once the run has succeeded and the Variables have their new values.
+Traced code passes values to a sink (``Recorder.emit``). They become outputs of the graph,
+after those that the function returns and outside of their nest, so that graphs stay plain data and
+need no other support. Only a function that runs its own graph calls the sinks with these
+outputs, once the run has succeeded and the Variables have their new values.
 
-A sink that has an attribute ``every`` does nothing unless its last value, a step, is a multiple of
-that. Where inputs tell the steps of all sinks, the graph without taps is run until one is due: what
-has to come out as a result costs memory and time in each run.
+A sink with an attribute ``every`` ignores values unless the last one, a step, is a multiple of
+that. If inputs give the steps of all sinks, the graph without taps is run until one is due:
+additional outputs cost memory and time in each run.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from eagerflow.tensor import Tensor
 
 
 class Tap(NamedTuple):
-    """Values that a function has handed out, and the sinks that are to have them."""
+    """Values passed to a sink."""
 
     sink: Callable[..., Any]
     values: tuple[Value, ...]
 
 
 class Taps:
-    """What the code of one trace has handed out, in its order."""
+    """The taps of one trace, in order."""
 
     def __init__(self) -> None:
         self._taps: list[Tap] = []
         self._names: dict[Value, str] = {}
 
     def note(self, sink: Callable[..., Any], values: Mapping[str, Value]) -> None:
-        """Hand out values under these names; one that has been handed out keeps its first name."""
+        """Add values under these names; a value added before keeps its first name."""
         self._taps.append(Tap(sink, tuple(values.values())))
         for name, value in values.items():
             self._names.setdefault(value, name)
 
     def added(self, outputs: Values) -> Values:
-        """The outputs, and behind them all values that were handed out, each once."""
+        """The outputs, followed by all tapped values, each once."""
         if not self._names:
             return outputs
         free = FreeNames(outputs.names).take
@@ -56,9 +56,9 @@ class Taps:
         )
 
     def nest(self, graph: Graph) -> Callable[[Sequence[Any]], Any]:
-        """What makes the result of all that a run of the graph gives, once the sinks have theirs.
+        """A function from the outputs of a run to its result; it calls the sinks first.
 
-        It is ``graph.nest`` itself where nothing was handed out.
+        It is ``graph.nest`` itself if there are no taps.
         """
         if not self._taps:
             return graph.nest
@@ -68,7 +68,7 @@ class Taps:
         return partial(_told, graph, rows)
 
     def idle(self, graph: Graph, numerics: str) -> Idle | None:
-        """What is run while no sink has anything to do; None where that cannot be told before."""
+        """The graph to run while no sink is due; None if that is not known in advance."""
         places = {value: i for i, value in enumerate(graph.inputs)}
         steps = {(places.get(tap.values[-1]), getattr(tap.sink, "every", 1)) for tap in self._taps}
         if not steps or any(place is None or every == 1 for place, every in steps):
@@ -77,9 +77,9 @@ class Taps:
 
 
 class Idle:
-    """The graph without taps, for runs in which no sink has anything to do.
+    """The graph without taps, for runs in which no sink is due.
 
-    ``steps`` has the input that is a step, and of which number it is a multiple when a sink is due.
+    ``steps`` has pairs of an input that is a step, and the interval at which a sink is due.
     """
 
     def __init__(self, graph: Graph, numerics: str, steps: Iterable[tuple[Any, int]]) -> None:
@@ -93,11 +93,11 @@ class Idle:
 
     @property
     def replay(self) -> Replay:
-        """Of the graph, made when it is first needed."""
+        """A replay of the graph, made at first use."""
         return replay_of(self._graph, self._numerics)
 
     def holds(self, inputs: Sequence[Any]) -> bool:
-        """Whether no sink is due with these inputs."""
+        """Whether no sink is due for these inputs."""
         for place, every in self._steps:
             step = inputs[place]
             if not int(step._array if type(step) is Tensor else step) % every:
@@ -106,7 +106,7 @@ class Idle:
 
 
 def without_taps(graph: Graph) -> Graph:
-    """The graph of the result alone, and of what is assigned; nothing is computed for others."""
+    """The graph of the function's result and of assigned values, without other outputs."""
     results = returned(graph)
     if len(results) == len(graph.outputs):
         return graph

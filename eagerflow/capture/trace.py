@@ -2,7 +2,7 @@
 
 No kernel runs: arguments are Tensors around Values, every op call is checked and becomes a Node,
 Variables are read as Values and assigned Values. A Trace inside a Trace, as for the body of a
-loop, takes what it uses from outside as inputs of its own (``captured``).
+loop, takes values from outside as inputs of its own (``captured``).
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _LARGEST = np.dtype("uint64")
 
 
 def _here(depth: int) -> str:
-    """The user's line that runs now, seen from so many frames down."""
+    """The user's current line, seen from this many frames down."""
     frame = user_frame(_frame(depth))
     return place_of((frame.f_code, frame.f_lasti))
 
 
 @contextmanager
 def located() -> Iterator[None]:
-    """A context whose errors name the user's line that they come from."""
+    """A context that adds the user's line to errors."""
     try:
         yield
     except EagerflowError as error:
@@ -81,10 +81,10 @@ def located() -> Iterator[None]:
 
 
 class FreeSizes:
-    """The sizes of arguments that are free (None), and which of them are one.
+    """The free sizes (None) of arguments, and which of them are equal.
 
-    That two are one shows where they meet. The function then runs once more with one name for
-    both, so that a call whose sizes differ is refused like any other that does not fit.
+    Equality is found where sizes meet. The function then runs once more with one name for
+    both, so that a call with different sizes is rejected like any other that does not fit.
     """
 
     def __init__(self) -> None:
@@ -92,12 +92,12 @@ class FreeSizes:
         self._one: dict[str, str] = {}
 
     def size(self, name: str) -> Dim:
-        """A free size of this name, or the one that it has been found to be equal to."""
+        """A free size of this name, or the size found to be equal to it."""
         self.names.add(name)
         return Dim(self._one.get(name, name))
 
     def traced(self, run: Callable[[FreeSizes], T]) -> T:
-        """What ``run`` gives once it is known which sizes are one."""
+        """The result of ``run`` once all equal sizes are known."""
         while True:
             try:
                 return run(self)
@@ -110,11 +110,11 @@ class FreeSizes:
 
 
 class Trace(Secluded):
-    """Writes op calls down as Nodes; values are Tensors around Values that belong to it.
+    """Records op calls as Nodes; values are Tensors around Values that belong to it.
 
-    ``device`` is where the values are thought to be. ``lifts`` says that concrete tensors from
+    ``device`` is the assumed device of values. ``lifts`` says that concrete tensors from
     outside become inputs too, so that gradients can pass to them. ``placed`` says that values are
-    where eager calls would have them; without it they are all in one place, and pins only tell a
+    on the devices of eager calls; without it they are all in one place, and pins only tell a
     partition where to compute.
     """
 
@@ -137,19 +137,19 @@ class Trace(Secluded):
         self.cells: dict[int, Cell] = {}
         self.on_created: Callable[[], None] | None = None
         self.is_unwatched = False  # from some point on, as the code will run again
-        self.made: list[str] = []  # state that lasts and was created by the code that is traced
+        self.made: list[str] = []  # lasting state created by the traced code
         self.made_at: list[str] = []
-        self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
-        self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
-        self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
+        self.taped: dict[int, Variable] = {}  # Variables read under a tape inside the trace
+        self.captured: dict[int, tuple[Tensor, Value]] = {}  # values from outside
+        self.adopted: set[Value] = set()  # values of the graph that this trace extends
         self.taps = Taps()
         self.assumptions = Assumptions()
         self.updates = Updates()
         self.updated: dict[int, str] = {}  # arguments that were changed in place, and where
-        self.refused: CaptureError | None = None  # that the code which is traced has caught
+        self.refused: CaptureError | None = None  # an error that the traced code has caught
         self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
-        self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
+        self._reads: dict[int, tuple[Value, Tensor]] = {}  # current values of Variables
         self._specs: dict[Any, TensorSpec] = {}
         self._tensors: list[ref[Tensor]] = []
         self._origin: tuple[Any, int] | None = None
@@ -170,7 +170,7 @@ class Trace(Secluded):
         return self.symbol(value, None if place is None else as_device(place))
 
     def value_of(self, tensor: Tensor) -> Value:
-        """The Value that a Tensor stands for here: one's own, a constant, or one from outside."""
+        """The Value of a Tensor here: an own one, a constant, or one from outside."""
         array = tensor._array
         if type(array) is Value and (array.owner is self or array in self.adopted):
             return array
@@ -194,7 +194,7 @@ class Trace(Secluded):
             self._constants[id(tensor)] = value
         return value
 
-    # What a recorder is told -------------------------------------------------------------------
+    # Recorder methods --------------------------------------------------------------------------
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         specs = self._inferred(op, args, attributes)
@@ -206,7 +206,7 @@ class Trace(Secluded):
         scoped = scoped_device()
         makes = "device" in op.attributes
         if self.placed and makes and scoped is None and current_device() is not self.device:
-            scoped = current_device()  # where eager makes it, whatever the arguments are on
+            scoped = current_device()  # as in eager calls, independent of the arguments' device
         pin = None if scoped is None else str(scoped)
         node = Node(op, inputs, attributes, self.unique(scopes() + op.name), origin, pin)
         self.nodes.append(node)
@@ -229,7 +229,7 @@ class Trace(Secluded):
         return self.symbol(value, home)
 
     def _inferred(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """What the op gives for such arguments; element-wise ops are asked once for each shape."""
+        """The specs of the op's results; cached by shape for elementwise ops."""
         if attributes or op.family != "elementwise":
             return check(op, args, attributes)
         key = op, *[(x._kind, x._array.shape) if type(x) is Tensor else type(x) for x in args]
@@ -269,7 +269,7 @@ class Trace(Secluded):
         return found
 
     def _read_again(self, cell: Cell) -> Value:
-        """The value that was assigned, as one from which no gradient goes back to its making."""
+        """The assigned value, detached from the gradient of its computation."""
         frame = user_frame(_frame(2))
         origin = self._origin or (frame.f_code, frame.f_lasti)
         name = self.unique(f"{cell.name}/read")
@@ -292,7 +292,7 @@ class Trace(Secluded):
             self.updates.note(tensor._array, _here(3))
 
     def leave(self, tensor: Any, how: str) -> None:
-        """Only what is known leaves while tracing: constants do no harm."""
+        """Allow all values to leave while tracing: only constants get here."""
 
     def created(self, what: str) -> None:
         if self.on_created is not None:
@@ -307,7 +307,7 @@ class Trace(Secluded):
         return with_recorder(None, call, *args)
 
     def initial(self, tensor: Tensor) -> Tensor:
-        """The number behind a value that follows from constants alone; others are refused."""
+        """The value of a tensor computed from constants only; others are rejected."""
         value = self.value_of(tensor)
         nodes, given = self._origins(value)
         if given:
@@ -317,7 +317,7 @@ class Trace(Secluded):
         return found
 
     def _origins(self, value: Value) -> tuple[list[Node], set[Value]]:
-        """The nodes that a value is computed by, and the values that these are given."""
+        """The nodes that compute a value, and the inputs of these."""
         nodes = needed(self.nodes, (value,))
         used = {value, *(v for node in nodes for v in node.values())}
         return nodes, {v for v in used if v.node is None and v.constant is None}
@@ -330,7 +330,7 @@ class Trace(Secluded):
             error.at = place_of(self._origin) if self._origin else _here(3)
 
     def refusal(self, value: Value, how: str) -> CaptureError:
-        """The error of code that wants a number that is not known, in words that fit the case."""
+        """The error for code that needs an unknown number, with a message for the case."""
         made = "" if value.node is None else f", computed at {value.node.place}"
         what = f"{value.name}: {TensorSpec(value.shape, value.dtype)}{made}"
         at = _here(3)
@@ -361,18 +361,18 @@ class Trace(Secluded):
         return error
 
     def caught(self, error: BaseException | None) -> None:
-        """The code that is traced has caught an error and goes on, as eager calls would not."""
+        """The traced code has caught an error and continues, unlike eager calls."""
         self.assumptions.caught(error)
         if isinstance(error, CaptureError):
             self.refused = error
 
     def refuse_caught(self) -> None:
-        """Raise the CaptureError that the code has caught, if there is one."""
+        """Raise the CaptureError that the traced code has caught, if there is one."""
         if self.refused is not None:
             raise self.refused
 
     def refuse_key(self, value: Value) -> None:
-        """Raise CaptureError for an argument that the user's code puts into a set or dict."""
+        """Raise CaptureError for an argument that user code puts into a set or dict."""
         frame = _frame(3)
         while origins[frame.f_code.co_filename] == FOREIGN and frame.f_back:
             frame = frame.f_back
@@ -389,9 +389,9 @@ class Trace(Secluded):
     # The end -----------------------------------------------------------------------------------
 
     def finish(self, inputs: Values, result: Any, argument_structure: Any = None) -> Graph:
-        """The graph of what was recorded; ``result`` is the nest that the function returned.
+        """The recorded graph; ``result`` is the nest that the function returned.
 
-        Behind it come the values of ``taps``, as outputs that are no part of the nest.
+        The values of ``taps`` follow as outputs outside of the nest.
         """
         self.refuse_caught()
         leaves, structure = tree.flatten(result)
@@ -423,12 +423,12 @@ class Trace(Secluded):
         return leaf
 
     def _refuse_object(self, leaf: Any) -> None:
-        """Raise CaptureError for a returned object that is no nest, and holds what was computed."""
+        """Raise CaptureError for a returned object that is no nest, and holds traced values."""
         held = getattr(leaf, "__dict__", None)
         parts = leaf if isinstance(leaf, set | frozenset) else held.values() if held else ()
         if not isinstance(leaf, type | ModuleType) and any(self._is_own(x) for x in parts):
             raise CaptureError(
-                f"{self.name!r} returns a {type(leaf).__name__} that holds what it computed",
+                f"{self.name!r} returns a {type(leaf).__name__} that holds computed values",
                 expected="tensors, and lists, tuples, named tuples and dicts of them",
                 hint="return its parts, as a dict or a typing.NamedTuple, and make the "
                 f"{type(leaf).__name__} outside",
@@ -446,7 +446,7 @@ class Trace(Secluded):
 
 
 def _asks_itself(frame: Any) -> bool:
-    """Whether a value is asked for by code outside of the package, and not by an op on its way."""
+    """Whether a value is requested by code outside of the package, and not by an op."""
     while frame is not None and frame.f_code.co_filename in _OF_VALUES:
         frame = frame.f_back
     return frame is not None and not internal[frame.f_code.co_filename]
@@ -481,7 +481,7 @@ def _output_names(leaves: list[Any], structure: tree.Structure) -> list[str]:
     count = sum(type(x) is Value for x in shown)
     if structure.container is not Masked and structure.keys and len(structure.keys) == len(shown):
         keyed = zip(structure.keys, shown, strict=True)
-        taken = FreeNames()  # as 1 and "1" are two keys
+        taken = FreeNames()  # 1 and "1" are different keys
         names = [taken.take(str(key)) for key, x in keyed if type(x) is Value]
     else:
         names = ["output"] if count == 1 else [f"output_{n}" for n in range(count)]
@@ -530,9 +530,9 @@ def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     """The graph of ``f`` for arguments like these; no kernel runs.
 
     ``args`` are TensorSpecs, whose sizes may be integers, names or None (free), or example
-    tensors, or nests of them; free sizes that meet are one, and have to be equal then. Python
-    numbers, strings and other objects are taken as they are.
-    Raises CaptureError for code that needs values which are not known, with the user's line,
+    tensors, or nests of them; free sizes that must be equal become one. Python
+    numbers, strings and other objects are constants.
+    Raises CaptureError for code that needs unknown values, with the user's line,
     and the errors of the ops.
 
     >>> graph = ef.capture.trace(lambda x, w: x @ w, ef.TensorSpec(("batch", 3), "float32"),
@@ -584,7 +584,7 @@ def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any
 
 
 def spec_input(recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value]) -> Tensor:
-    """An input like a spec, named as it says or else by ``label``; free sizes get names."""
+    """An input like a spec, named by it or else by ``label``; free sizes get names."""
     name = spec.name or label
     shape = tuple(
         recorder.free.size(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape)
@@ -605,7 +605,7 @@ def plain_name(path: str) -> str:
 
 
 def number(recorder: Trace, example: Any, name: str, inputs: list[Value]) -> Number:
-    """An input that stands for a number of Python's or NumPy's of this one's type."""
+    """An input for a Python or NumPy number of the type of ``example``."""
     python = number_type(example)
     assert python is not None
     tensor = recorder.input(TensorSpec((), wide_dtype(example)), name)
@@ -616,7 +616,7 @@ def number(recorder: Trace, example: Any, name: str, inputs: list[Value]) -> Num
 
 
 def wide_dtype(number: Any) -> DType:
-    """The dtype that holds any number of this one's type."""
+    """The dtype that holds any number of this type."""
     python = number_type(number)
     assert python is not None
     kind = _WIDE[python]

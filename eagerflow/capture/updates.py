@@ -1,7 +1,7 @@
 """Updates: arrays among the arguments that a traced function changes in place.
 
-A trace has Tensors in place of them, which do not change: ``a += 1`` gives a new one there. Of an
-array it would change what the caller holds, and all views of it.
+A trace has Tensors in place of them, which are immutable: ``a += 1`` makes a new one there. On an
+array it would change the caller's object, and all views of it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from eagerflow.graph.ir import Value
 from eagerflow.tensor import Tensor
 
 COPYING = frozenset("array as_tensor asarray copy deepcopy tensor".split())
-"""Names of functions that give an array of its own, and in a trace the very Tensor."""
+"""Names of functions that copy an array, and return the same Tensor in a trace."""
 
 _VIEWS = frozenset(
     "broadcast_to expand_dims flip getitem permute_dims reshape split squeeze unstack view".split()
 )
-"""Ops whose results share memory in NumPy, where no arrays select elements."""
+"""Ops with results that share memory in NumPy, unless arrays select elements."""
 
 
 class Updates:
-    """What a function changes in place, by the values that stand for whole arrays.
+    """In-place changes by a function, by the values of whole arrays.
 
     ``caller`` is the code that calls the function.
     """
@@ -35,22 +35,22 @@ class Updates:
         self._copied: set[Value] = set()
 
     def note(self, value: Value, place: str) -> None:
-        """The code that runs now changes a value in place."""
+        """Record that the current code changes a value in place."""
         if self._is_passed_by_user():
             self._places.setdefault(_whole(value), place)
 
     def note_copy(self, tensor: Any) -> None:
-        """Code goes on with a copy, which cannot be told from the Tensor itself."""
+        """Record a copy, which cannot be distinguished from the Tensor itself."""
         if type(tensor) is Tensor and type(tensor._array) is Value:
             self._copied.add(_whole(tensor._array))
 
     def place(self, argument: Any) -> str | None:
-        """Where what stands for an argument was changed; None if nothing has changed it."""
+        """Where the value of an argument was changed; None if it was not changed."""
         value = argument._array if type(argument) is Tensor else None
         return None if value in self._copied else self._places.get(value)  # type: ignore[arg-type]
 
     def _is_passed_by_user(self) -> bool:
-        """Whether the user's own calls lead to the code: functions of eagerflow pass on Tensors."""
+        """Whether the change is made by user calls: functions of eagerflow pass on Tensors."""
         frame: Any = sys._getframe(1)
         while frame is not None and internal[frame.f_code.co_filename]:
             frame = frame.f_back

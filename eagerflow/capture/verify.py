@@ -1,4 +1,4 @@
-"""verify: one function run in every way, and the first value in which two ways differ."""
+"""verify: run a function in all modes, and find the first value in which two modes differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODES = ("eager", "captured", "loaded", "partitioned")
 
 
 class Difference(NamedTuple):
-    """Where two ways of running first give other values."""
+    """The first value that differs between two modes."""
 
     mode: str
     name: str
@@ -58,9 +58,9 @@ class Difference(NamedTuple):
 
 
 class Verification:
-    """What ``verify`` has found; true if all ways gave the same.
+    """The result of ``verify``; true if all modes gave the same.
 
-    It prints a line for each way. ``differences`` are the first ones of ways that differ.
+    It prints a line for each mode. ``differences`` are the first ones of modes that differ.
 
     >>> x = ef.tensor([0.5])
     >>> found = ef.capture.verify(lambda x: ef.tanh(x), [x], modes=["eager", "loaded"])
@@ -91,7 +91,7 @@ class Verification:
 
 
 class Listing(Recorder):
-    """Keeps what each op call of an eager run gives."""
+    """Keeps the results of each op call of an eager run."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -110,16 +110,16 @@ def verify(
     devices: Sequence[Any] | None = None,
     rtol: float | None = None,
 ) -> Verification:
-    """Run ``f(*args)`` in several ways, and compare results, their devices and Variables.
+    """Run ``f(*args)`` in several modes, and compare results, their devices and Variables.
 
     ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
     ``"partitioned"`` (over ``devices``, by default all of the current one's type); the first one
-    is what the others are compared with. All begin with the same Variables and random state, which
-    are as before afterwards. Each runs with ``numerics="exact"``, where all bits have to agree, and
+    is the reference. All start with the same Variables and random state, which
+    are restored afterwards. Each runs with ``numerics="exact"``, where all bits must agree, and
     with ``"fast"``, which is what captured functions use, within ``rtol``: a tolerance relative to
     the largest element, by default by dtype (float32: 1e-3). ``numerics`` chooses one of the two,
-    and ``rtol`` then counts for both. Raises ArgumentError for an unknown mode, and what ``f``
-    raises.
+    and ``rtol`` then applies to both. Raises ArgumentError for an unknown mode, and the errors
+    of ``f``.
 
     >>> print(ef.capture.verify(lambda x: ef.tanh(x) * 2.0, [ef.tensor([0.5, 1.0])]))
     lambda: the same in all ways
@@ -156,13 +156,13 @@ def verify(
     }
     found: dict[str, _Run] = {}
     for kind in (numerics,) if numerics else NUMERICS[::-1]:
-        # Bits may differ where arithmetic is fast; where nothing else is asked for, only there.
+        # Bits may differ with fast arithmetic only, unless a tolerance is given.
         tolerance = (0.0 if numerics or kind == "exact" else None) if rtol is None else rtol
         for mode in modes:
             if kind == "fast" and not numerics and mode == "eager":
-                continue  # it has run already
+                continue  # it has already run
             with _Restored(before):
-                # Where it runs is what a partition decides.
+                # A partition chooses its own devices.
                 values_of_run = _named(*ways[mode](kind), places=mode != "partitioned")
             label = mode if numerics or kind == "exact" else f"{mode}, {kind}"
             found[label] = _Run(values_of_run, tolerance)
@@ -170,26 +170,26 @@ def verify(
 
 
 class _Run(NamedTuple):
-    """What came of a run, and how far it may be from the first one; None stands for rounding."""
+    """The values of a run, and their tolerance relative to the first; None means rounding."""
 
     values: dict[str, Any]
     rtol: float | None
 
 
 class _Restored(ScopeGuard):
-    """A context behind which Variables hold given values."""
+    """A context that restores given values of Variables at its end."""
 
     def __init__(self, values: dict[Variable, Tensor]) -> None:
         self._values = values
 
     def release(self) -> None:
-        """Give the values back."""
+        """Restore the values."""
         put_together([*self._values], [v.own(tensor) for v, tensor in self._values.items()])
 
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:
-    """What came of a run: results, where they are, and what Variables hold."""
-    names = returned(graph).names  # eager calls give no others
+    """The values of a run: results, their devices, and Variables."""
+    names = returned(graph).names  # eager calls return no others
     results = outputs[: len(names)]
     found = {n: np.asarray(x) for n, x in zip(names, results, strict=True)}
     if places:
@@ -247,7 +247,7 @@ def _search(
     leaves: Sequence[Any],
     before: dict[Variable, Tensor],
 ) -> Difference | None:
-    """The first value of the graph that is another one than in the eager run."""
+    """The first value of the graph that differs from the eager run."""
     with _Restored(before), Listing() as listing:
         step.python(*values)
     every = Values(v for node in graph.nodes for v in node.outputs)
@@ -269,7 +269,7 @@ def _place(node: Node) -> str:
 
 
 ROUNDING = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-3, "complex64": 1e-3}
-"""How far results of fast and of exact arithmetic may be apart, relative to the largest element."""
+"""Tolerated differences between fast and exact results, relative to the largest element."""
 
 
 def _agree(a: Any, b: Any, rtol: float | None) -> bool:
@@ -278,7 +278,7 @@ def _agree(a: Any, b: Any, rtol: float | None) -> bool:
     if rtol is None:
         rtol = ROUNDING.get(a.dtype.name, 1e-9)
     if rtol and is_inexact(a.dtype):
-        if a.dtype.kind not in "fc":  # NumPy compares no bfloat16 within a tolerance
+        if a.dtype.kind not in "fc":  # NumPy cannot compare bfloat16 within a tolerance
             a, b = a.astype(np.float32), b.astype(np.float32)
         largest = np.abs(a[np.isfinite(a)]).max(initial=0)
         return bool(np.allclose(a, b, rtol=rtol, atol=rtol * largest, equal_nan=True))
@@ -286,7 +286,7 @@ def _agree(a: Any, b: Any, rtol: float | None) -> bool:
 
 
 def _equal_bits(a: Any, b: Any) -> Any:
-    """Element by element, whether two arrays have the same bits; any NaN is like another."""
+    """Whether two arrays have the same bits, by element; all NaNs are equal."""
     same = np.asarray(a == b)
     if is_inexact(a.dtype):
         return (same & (np.signbit(a.real) == np.signbit(b.real))) | ((a != a) & (b != b))

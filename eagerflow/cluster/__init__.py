@@ -3,9 +3,9 @@
     with ef.cluster.Cluster({"worker": 2, "ps": 1}) as cluster:
         model.fit(x, y, strategy=ef.cluster.DataParallel(cluster))
 
-Ray starts, places and restarts the processes of tasks; what goes between them, and what they
-compute, is eagerflow's own. Needs the extra ``cluster``, but for ``local=True`` and for strategies
-on devices of this process. ``bill`` and ``simulate`` tell what machines would bring.
+Ray starts, places and restarts the processes of tasks; communication between them and their
+computations are eagerflow's own. Needs the extra ``cluster``, except for ``local=True`` and for
+strategies on devices of this process. ``bill`` and ``simulate`` predict the benefit of machines.
 """
 
 from __future__ import annotations

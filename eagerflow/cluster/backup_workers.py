@@ -1,10 +1,10 @@
-"""Backup workers: a step counts with the gradients of those workers that come first.
+"""Backup workers: a step uses the gradients of the workers that finish first.
 
-Each worker computes its part in a thread that waits for it, with the weights as they are at the
-begin of the step. When enough have come, one push for exactly these changes the weights. What the
-others compute is staged (``staging.py``) and never pushed. A late worker goes on to its end: so
-nothing of it can be taken for its next part, a task that hangs is sent no more than one part, and
-its time is measured as that of any other. Until then steps go on without it.
+Each worker computes its part in a thread that waits for it, with the weights at the
+start of the step. When enough have finished, one push for exactly these changes the weights.
+Results of the others are staged (``staging.py``) and never pushed. A late worker runs to its end:
+its results cannot be mistaken for its next part, a hanging task is sent no more than one part, and
+its time is measured like that of any other. Until then steps go on without it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from eagerflow.variable import Variable, assign_together
 __all__ = ["BackedStep", "BackupWorkers"]
 
 _log = logging.getLogger("eagerflow.cluster")
-MIN_TABLE_BYTES, MANY_TIMES = 1 << 20, 10  # from which on it is said that tables travel
+MIN_TABLE_BYTES, MANY_TIMES = 1 << 20, 10  # thresholds of the warning about tables
 
 
 class BackupWorkers:
-    """How many of the workers may be late in a step, and which were so far.
+    """The number of workers that may be late in a step, and past late ones.
 
-    ``schedule`` lists the workers that are to count, as ``past`` has them of another training.
+    ``schedule`` lists the workers that must count, in the format of ``past`` of another training.
     """
 
     def __init__(self, workers: int, count: int, schedule: Iterable[Event] | None) -> None:
@@ -57,21 +57,21 @@ class BackupWorkers:
         self.past: list[Event] = []
         self.dropped = [0] * workers
         self.counted = [0] * workers
-        """In how many steps each worker has counted since the last merge."""
+        """The number of steps in which each worker has counted since the last merge."""
         self.graphs: list[Graph] = []
         self.threads = _Threads()
         self._future = None if schedule is None else events_of(schedule, workers)
 
     def count_anew(self) -> None:
-        """What the workers have made is merged, or given up."""
+        """Restart counting: the workers' values are merged, or dropped."""
         self.counted = [0] * len(self.counted)
 
     def enough(self, active: Sequence[int]) -> int:
-        """How many of the workers that have examples a step waits for."""
+        """The number of workers to wait for, of those with examples."""
         return max(1, len(active) - self.count)
 
     def asked(self, active: Sequence[int]) -> Sequence[int]:
-        """The workers that are to compute: all that have examples, or those of the schedule."""
+        """The workers that compute: all with examples, or those of the schedule."""
         if self._future is None:
             return active
         count = self.enough(active)
@@ -91,7 +91,7 @@ class BackupWorkers:
         return sorted(workers)
 
     def note(self, workers: Iterable[int], active: Iterable[int]) -> None:
-        """A step has counted with these workers, of those that have examples."""
+        """Record the workers that counted in a step, and those with examples."""
         late = set(active)
         for worker in workers:
             self.past.append(Event("push", worker))
@@ -104,7 +104,7 @@ class BackupWorkers:
 
 
 class _Threads:
-    """A thread for each worker that has something to do: one thing, and what was given last."""
+    """A thread for each busy worker, with one pending call: the latest."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class _Threads:
         self._serving: dict[int, object] = {}
 
     def give(self, worker: int, call: Callable[[], None]) -> None:
-        """Let a worker do this next; what it was to do next before is forgotten."""
+        """Set the next call of a worker; an earlier pending one is dropped."""
         with self._lock:
             self._next[worker] = call
             if worker in self._serving:
@@ -124,7 +124,7 @@ class _Threads:
             )
             try:
                 thread.start()
-            except BaseException:  # Ctrl-C: it may run or not, and has nothing to do if it does
+            except BaseException:  # Ctrl-C: the thread may have started, and finds no work then
                 del self._serving[worker]
                 raise
 
@@ -141,7 +141,7 @@ class _Threads:
 
 
 class _Part:
-    """A worker's part of a step, for a number of examples."""
+    """A worker's part of a step, for a certain number of examples."""
 
     def __init__(self, strategy: DataParallel, graph: Graph, worker: int) -> None:
         graphs: list[Graph | None] = [None] * strategy.replicas
@@ -156,7 +156,7 @@ class _Part:
         self._pull, self._compute = [strategy.partition_once(x) for x in self.graphs]
 
     def run(self, inputs: Sequence[Any]) -> Any:
-        """The outputs; gradients and the worker's own values are staged then."""
+        """The outputs; gradients and the worker's own values are staged."""
         try:
             self._pull.run([])
             return self._compute.run(inputs)
@@ -165,13 +165,13 @@ class _Part:
             raise
 
     def renew(self) -> None:
-        """Let what was staged, and may be lost, be values that need not be found again."""
+        """Replace staged values, which may be lost, by local ones that need no recovery."""
         cells = [c for graph in self.graphs for c in graph.cells if c.assigned is not None]
         assign_together({c.variable: np.asarray(c.variable.current) for c in cells})
 
 
 class _Try:
-    """One try of a step: the outputs of those workers that come first."""
+    """One attempt at a step: collects the outputs of the workers that finish first."""
 
     def __init__(self, asked: int, enough: int) -> None:
         self._left, self._enough = asked, enough
@@ -181,7 +181,7 @@ class _Try:
         self._is_over = False
 
     def lead(self, worker: int, part: _Part, inputs: Sequence[Any]) -> None:
-        """Let a worker do its part, if it may still count."""
+        """Run the part of a worker, if it may still count."""
         if self._is_over:
             return
         try:
@@ -195,7 +195,7 @@ class _Try:
                 self._changed.notify_all()
 
     def _failed(self, worker: int, error: Exception) -> None:
-        """A lost worker is a late one; what else fails would fail again, and ends the try."""
+        """Treat a lost worker as a late one; any other error would recur, and ends the attempt."""
         _log.debug("worker %d has failed in a step", worker, exc_info=error)
         with self._changed:
             self._left -= 1
@@ -204,7 +204,7 @@ class _Try:
             self._changed.notify_all()
 
     def first(self) -> dict[int, Any]:
-        """Wait until enough workers have come, or cannot come any more."""
+        """Wait until enough workers have finished, or cannot finish any more."""
         with self._changed:
             try:
                 self._changed.wait_for(
@@ -218,7 +218,7 @@ class _Try:
 
 
 class _Prepared(NamedTuple):
-    """A step for parts of some sizes: those of the workers, and the push of what counts.
+    """A step for parts of some sizes: the workers' parts, and the push of those that count.
 
     ``local`` are the Variables that each worker changes for itself, ``joint`` is the push's graph.
     """
@@ -231,7 +231,7 @@ class _Prepared(NamedTuple):
 
 
 class BackedStep:
-    """A step that counts with the workers that come first; made by ``strategy.step``."""
+    """A step that uses the workers that finish first; made by ``strategy.step``."""
 
     def __init__(
         self, strategy: DataParallel, f: Callable[..., Any], backups: BackupWorkers
@@ -242,7 +242,7 @@ class BackedStep:
         self._warned: set[Variable] = set()
 
     def __call__(self, *args: Any) -> Any:
-        """Make a step on a batch; gives what it gives of the examples that have counted."""
+        """Make a step on a batch; returns its results on the examples that have counted."""
         own = self._strategy
         sizes, given, structure = split_over(args, own.replicas)
         graphs = [
@@ -264,7 +264,7 @@ class BackedStep:
     def _step(
         self, prepared: _Prepared, inputs: Mapping[int, Any], sizes: Sequence[int]
     ) -> dict[int, Any]:
-        """Try to make a step; the outputs of the workers that have counted."""
+        """Attempt a step; returns the outputs of the workers that have counted."""
         shadows, backups, parts = self._strategy.shadows, self._backups, prepared.parts
         shadows.push(prepared.local, prepared.joint.mirrored)
         asked = backups.asked([*parts])
@@ -286,19 +286,19 @@ class BackedStep:
     def _shares(
         self, parts: Iterable[int], counted: Collection[int], sizes: Sequence[int]
     ) -> list[Any]:
-        """The shares of the workers in the mean, nought for those that do not count."""
+        """The shares of the workers in the mean, zero for those that do not count."""
         total = sum(sizes[r] for r in counted)
         is_mean = self._strategy.loss == "mean"
         each = {r: sizes[r] / total if is_mean else 1.0 for r in counted}
         return [np.array(each.get(r, 0.0)) for r in parts]
 
     def _ready(self, graphs: list[Graph | None]) -> _Prepared:
-        """What is made of a step for these parts."""
+        """The compiled step for these parts."""
         own = self._strategy
         key = tuple(map(id, graphs))
         found = self._kept.get(key)
         if found is None:
-            own.merge()  # new shadows are made of what the Variables hold now
+            own.merge()  # new shadows copy the current values of Variables
             while len(self._kept) >= MAX_KEPT_GRAPHS:
                 self._forget(self._kept.pop(next(iter(self._kept))))
             found = self._kept[key] = self._made(graphs)
@@ -317,7 +317,7 @@ class BackedStep:
         return _Prepared(graphs, parts, [*local], joint, own.partition_once(joint.graph))
 
     def _warn_of_tables(self, graph: Graph) -> None:
-        """Say, once for each, which tables are sent whole for a few rows."""
+        """Warn, once for each, of tables that are sent whole for a few rows."""
         for cell, rows in looked_up(graph).items():
             whole = nbytes(cell.value)
             if whole < max(MIN_TABLE_BYTES, MANY_TIMES * rows) or cell.variable in self._warned:
@@ -326,7 +326,7 @@ class BackedStep:
             words = (
                 f"ParameterServer(backup_workers={self._backups.count}) sends {cell.name!r} whole, "
                 f"to each worker and back in each step: {whole:,} bytes, of which it looks up "
-                f"{rows:,}; without backup workers a table with a sparse gradient stays where it is"
+                f"{rows:,}; without backup workers a table with a sparse gradient is not sent"
             )
             frame = user_frame(sys._getframe(1))
             place = frame.f_code.co_filename, frame.f_lineno

@@ -1,8 +1,8 @@
-"""The client's side: tasks, what is asked of them, and runs that all of them take part in.
+"""The client's side: tasks, requests to them, and runs over all of them.
 
-One thread sends all that goes to the tasks, in one order: so a run sees the Variables of all
-tasks as they were between two others, and an interrupt of the user's thread cuts no message
-short. The threads of the connections only pass on what comes.
+One thread sends all messages to the tasks, in one order: so a run sees the Variables of all
+tasks in the state between two other runs, and an interrupt of the user's thread truncates no
+message. The threads of the connections only dispatch received messages.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ BEGIN_SECONDS = 60.0
 STATUS_SECONDS = 5.0
 PULL_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
-TIMED_RUNS, MIN_TIMED_RUNS = 32, 5  # the last ones, whose times tell a slow task
-MAX_PARTS = 1024  # that a task keeps; the one that was not used for longest goes
+TIMED_RUNS, MIN_TIMED_RUNS = 32, 5  # recent runs, for the detection of slow tasks
+MAX_PARTS = 1024  # parts cached by a task; the least recently used one is dropped
 
 
 class RemoteTask:
     """A task of a cluster, as its client sees it.
 
-    ``job`` and ``index`` are its name, ``pid`` and ``node`` where it runs. ``state`` is
-    ``"starting"``, ``"ready"``, ``"lost"`` until another process has taken its place, or
+    ``job`` and ``index`` are its name, ``pid`` and ``node`` its process. ``state`` is
+    ``"starting"``, ``"ready"``, ``"lost"`` until another process has replaced it, or
     ``"drained"``.
 
     >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
@@ -69,15 +69,15 @@ class RemoteTask:
         self.node: str | None = None
         self.state = STARTING
         self.lives = 0
-        """How many processes have been the task so far."""
+        """The number of processes of this task so far."""
         self.address: dict[str, Any] = {}
         self.past_host: Facts = {}
         self.connection: Connection | None = None
         self.parts: dict[str, int] = {}
         self.times: deque[float] = deque(maxlen=TIMED_RUNS)
-        """Seconds in which it was at work for each of the last runs, without what it waited for."""
+        """Seconds of work in each of the last runs, without waiting."""
         self.hangs = False
-        """Whether its last process was given up, and may still be there."""
+        """Whether its last process was given up, but may still exist."""
 
     @property
     def devices(self) -> list[Device]:
@@ -94,9 +94,9 @@ class RemoteTask:
 
 
 class Client:
-    """Tasks by their names, and what was asked of them.
+    """Tasks by their names, and pending requests to them.
 
-    ``own`` says whether they have processes of their own. One that has not answered for
+    ``own`` says whether they have separate processes. One that has not answered for
     ``silence`` seconds is lost. ``redundant`` says whether new values of Variables are kept by
     two tasks each.
     """
@@ -105,16 +105,16 @@ class Client:
         self.tasks: dict[str, RemoteTask] = {}
         self.variables = HeldVariables()
         self.lost: Callable[[RemoteTask, list[Held]], None] = lambda task, risk: None
-        """Called when a task has gone, with those Variables whose newest value is at one place
-        alone from then on; by a thread that must not wait."""
+        """Called when a task is lost, with the Variables that have only one copy of their newest
+        value left; by a thread that must not wait."""
         self._token, self._own = token, own
         self._silence, self._redundant = silence, redundant
         self._jobs: dict[int, Job] = {}
         self._questions = Questions(lambda: self._thread.is_alive())
         self.snapshots: WeakSet[Any] = WeakSet()
-        """Those that are still being written."""
+        """Snapshots that are still being written."""
         self.changed = threading.Condition()
-        """Notified when a task has come or gone, or a snapshot is written."""
+        """Notified when a task joins or is lost, or a snapshot is written."""
         self.changes = 0
         self._numbers = itertools.count(1)
         self._closed = False
@@ -141,7 +141,7 @@ class Client:
             _log.exception("a call of the cluster failed")
 
     def _make_rest(self) -> None:
-        """Make the calls that came too late: they fail, as there are no tasks, but none waits."""
+        """Make calls that came too late: they fail without tasks, but nothing waits for them."""
         with suppress(Empty):
             while True:
                 call = self._calls.get_nowait()
@@ -149,32 +149,32 @@ class Client:
                     self._make(call)
 
     def put(self, call: Callable[[], None]) -> None:
-        """Let the thread that sends make a call, after those that were put before."""
+        """Queue a call for the sending thread."""
         self._calls.put(call)
         if self._closed:
             self._make_rest()
 
     def wait(self, call: Callable[[], Any]) -> Any:
-        """The result of a call of the thread that sends."""
+        """The result of a call in the sending thread."""
         done: SimpleQueue[Any] = SimpleQueue()
         self.put(partial(_call, call, done))
         return _result(done)
 
     def note_change(self) -> None:
-        """Tell those that wait for it that a task has come or gone, or a snapshot is written."""
+        """Notify waiters that a task has joined or is lost, or a snapshot is written."""
         with self.changed:
             self.changes += 1
             self.changed.notify_all()
 
     def wait_for_change(self, seen: int, seconds: float) -> bool:
-        """Whether ``changes`` is, or becomes within so many seconds, another than was seen."""
+        """Wait until ``changes`` differs from ``seen``; False after ``seconds``."""
         with self.changed:
             return self.changed.wait_for(lambda: self.changes != seen, seconds)
 
     # Tasks -----------------------------------------------------------------------------------
 
     def join(self, task: RemoteTask, address: dict[str, Any]) -> None:
-        """Connect to a task that has started; EOFError where it cannot be reached."""
+        """Connect to a started task; EOFError if it cannot be reached."""
         connection = connect(address, self._token, CLIENT, task.name)
         connection.start(self._handle, lambda own: self.put(partial(self._gone, task, own)))
         begin = {
@@ -211,8 +211,8 @@ class Client:
         self.note_change()
 
     def _introduce(self) -> None:
-        """Tell all tasks which ones are there."""
-        there = list(self.tasks.values())  # also those that come back soon
+        """Send all tasks the list of tasks."""
+        there = list(self.tasks.values())  # including those that will be restarted
         machines = [t.address["machine"] for t in there]
         rows: dict[str, dict[str, Any]] = {
             t.name: {
@@ -226,11 +226,11 @@ class Client:
         for task in there:
             add_task(task.name, task.device_counts, rows[task.name]["sharing"])
         for task in there:
-            with suppress(TaskLostError):  # a lost one is told when it is back
+            with suppress(TaskLostError):  # a lost task gets the list when it is restarted
                 self._tell(task, {"do": "peers", "tasks": rows, "own": self._own})
 
     def leave(self, task: RemoteTask) -> None:
-        """Part from a task, whose newest values the client has already."""
+        """Disconnect a task, after its newest values were copied to the client."""
         self.rescue(self.wait(partial(self._left, task)))
 
     def _left(self, task: RemoteTask) -> list[Held]:
@@ -245,7 +245,7 @@ class Client:
         return risk
 
     def _gone(self, task: RemoteTask, connection: Connection) -> None:
-        """A task's connection has ended: runs that it is part of fail, the others go on."""
+        """Handle the end of a task's connection: its runs fail, other runs go on."""
         if task.connection is not connection or task.state != READY:
             return
         task.state = LOST
@@ -258,7 +258,7 @@ class Client:
         self.lost(task, risk)
 
     def _cut(self, task: str, peer: str, fate: str) -> None:
-        """A task's connection to another one has ended: runs of both may wait for what it lost."""
+        """Handle the loss of a connection between two tasks: runs of both may be affected."""
         for job in list(self._jobs.values()):
             if {task, peer} <= job.tasks:
                 lost = self.tasks.get(peer)
@@ -270,7 +270,7 @@ class Client:
         return _lost(f"{task.name} has gone", f"pid {task.pid} on {task.node} {fate}")
 
     def _tell(self, task: RemoteTask, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
-        """Send a message; TaskLostError where the task has gone."""
+        """Send a message; TaskLostError if the task is lost."""
         if task.state != READY or task.connection is None:
             raise self._loss(task)
         try:
@@ -287,9 +287,9 @@ class Client:
         arrays: Sequence[Any] = (),
         seconds: float | None = None,
     ) -> tuple[dict[str, Any], list[Any]]:
-        """The answer of a task; its error, or TaskLostError where it goes before it has answered.
+        """The answer of a task; its error, or TaskLostError if it is lost before it has answered.
 
-        TimeoutError where it has not answered after so many ``seconds``.
+        TimeoutError if it has not answered after ``seconds``.
         """
         connection = task.connection
         if connection is None or task.state != READY:
@@ -308,14 +308,14 @@ class Client:
         return question.answer(seconds)
 
     def question(self, name: str) -> Question:
-        """A question to a task, for the thread that sends; TaskLostError where it has gone."""
+        """A question to a task, for the sending thread; TaskLostError if it is lost."""
         task = self.tasks[name]
         if task.connection is None or task.state != READY:
             raise self._loss(task)
         return self._questions.to(task.connection)
 
     def _handle(self, connection: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
-        """What comes from a task: answers, and ends of runs."""
+        """Handle a message from a task: an answer, or the end of a run."""
         if "answers" in message:
             self._questions.answered(message, arrays)
         elif "computed" in message:
@@ -336,10 +336,10 @@ class Client:
     # Runs ------------------------------------------------------------------------------------
 
     def run(self, job: Job) -> None:
-        """Let tasks do their parts of a run, all or none; the first error of a task."""
+        """Run a job on its tasks, all or none; raises the first error of a task."""
         self.put(partial(self._begin, job))
         interrupt: BaseException | None = None
-        while not job.ended:  # what is got may be lost to Ctrl-C
+        while not job.ended:  # Ctrl-C may discard a received item
             try:
                 job.done.get()
             except BaseException as error:  # Ctrl-C
@@ -366,7 +366,7 @@ class Client:
             self._fail(job, error)
 
     def _begin_copies(self, job: Job) -> None:
-        """Let tasks keep copies of others' new values."""
+        """Tell tasks to keep copies of the new values of others."""
         job.plan_copies(self._holder)
         job.copies_number = next(self._numbers)  # their messages outlast the holder's own part
         for holder, tasks in job.kept_by().items():
@@ -380,11 +380,11 @@ class Client:
             self._tell(self.tasks[holder], message)
 
     def _oldest(self) -> int:
-        """The oldest run that is under way."""
-        return min(list(self._jobs))  # other threads take away what is over
+        """The oldest active run."""
+        return min(list(self._jobs))  # other threads remove finished runs
 
     def _holder(self, task: str) -> str | None:
-        """Which task keeps copies of a task's values: the next one, if any on another machine."""
+        """The task that keeps copies of a task's values: the next, on another machine if any."""
         names = sorted(self.tasks)
         at = names.index(task)
         following = [self.tasks[name] for name in names[at + 1 :] + names[:at]]
@@ -416,20 +416,20 @@ class Client:
         self._tell(task, message, [job.inputs[i] for i in part.feeds])
 
     def _registered(self, task: RemoteTask, part: Part) -> int:
-        """The number of a part in a task, which gets it if it does not have it."""
+        """The number of a part in a task, sent to it if it is missing."""
         number = task.parts.pop(part.hash, None)
         if number is None:
             number = next(self._numbers)
             message = {"do": "register", "part": number, "text": part.text}
             self._tell(task, message, part.arrays)
-        task.parts[part.hash] = number  # as the one that was used last
+        task.parts[part.hash] = number  # now the most recently used
         if len(task.parts) > MAX_PARTS:
             oldest = task.parts.pop(next(iter(task.parts)))
             self._tell(task, {"do": "forget", "parts": [oldest], "variables": []})
         return number
 
     def _forget(self) -> None:
-        """Let tasks drop the values of Variables that no longer exist."""
+        """Make tasks drop the values of deleted Variables."""
         gone = self.variables.gone()
         for name, own in by_task(gone).items():
             message = {"do": "forget", "parts": [], "variables": [held.key for held in own]}
@@ -437,7 +437,7 @@ class Client:
         self._forget_copies((held.holder, held.key) for held in gone)
 
     def _forget_copies(self, some: Iterable[tuple[str | None, int]]) -> None:
-        """Let tasks drop copies of Variables with these keys."""
+        """Make tasks drop copies of Variables with these keys."""
         found: dict[str, list[int]] = {}
         for name, key in some:
             if name is not None:
@@ -452,7 +452,7 @@ class Client:
                 self._tell(task, message)
 
     def _stored(self, task: RemoteTask, job: Job, cells: Sequence[int]) -> list[Held]:
-        """Variables as a task holds them, to which the client's values go where they are newer."""
+        """Variables held by a task, updated with the client's values where these are newer."""
         variables = [job.cells[i].variable for i in cells]
         current = read_together(variables)
         found, stale = [], []
@@ -484,11 +484,11 @@ class Client:
         return found
 
     def _is_written(self, held: Held) -> bool:
-        """Whether a run is under way that gives a Variable a new value."""
+        """Whether an active run assigns a Variable."""
         return any(held in job.written() for job in list(self._jobs.values()))
 
     def _computed(self, job: Job, name: str, seconds: float, arrays: list[Any]) -> None:
-        """A task has done its part; called by the thread of its connection."""
+        """Handle the end of a task's part; called by the thread of its connection."""
         task = self.tasks.get(name)
         if task is not None and seconds:
             task.times.append(seconds)
@@ -501,7 +501,7 @@ class Client:
         self._done(job, name)
 
     def _done(self, job: Job, what: Any) -> None:
-        """Something that a run has waited for is there."""
+        """Note that an awaited event of a run has occurred."""
         with job.lock:
             last = what in job.waiting and len(job.waiting) == 1
             job.waiting.discard(what)
@@ -511,7 +511,7 @@ class Client:
             self._settle(job)
 
     def _settle(self, job: Job) -> None:
-        """All tasks have done their parts: new values are valid from now on."""
+        """Commit a run after all tasks have done their parts: new values become valid."""
         with job.lock:
             if job.over:
                 return
@@ -533,7 +533,7 @@ class Client:
             job.end()
 
     def _commit_copies(self, job: Job) -> None:
-        """Let tasks that keep copies of new values take them as valid, and know which they are."""
+        """Commit copies of new values in the tasks that keep them."""
         keys: dict[str, dict[str, list[int]]] = {}
         left = []
         for part in job.parts:
@@ -558,13 +558,13 @@ class Client:
             message = {"do": "commit", "run": job.number, "variables": [one.key for one in held]}
             self._tell(self.tasks[part.task], message)
         except TaskLostError:
-            pass  # with its values, as ``_gone`` will say
+            pass  # its values are handled by ``_gone``
         for i, one in zip(part.assigned, held, strict=True):
             one.made(job.number)
             one.twin = job.held[job.twins[i]] if i in job.twins else None
 
     def _fail(self, job: Job, error: BaseException) -> None:
-        """A run ends with an error, if it has not ended yet: nothing of it stays anywhere."""
+        """End a run with an error, if it has not ended yet: all of its results are dropped."""
         with job.lock:
             if job.over:
                 return
@@ -582,10 +582,10 @@ class Client:
     def pull(
         self, variables: Sequence[Variable] | None = None, seconds: float = PULL_SECONDS
     ) -> None:
-        """Bring the newest values of Variables, or of all, from tasks into the client.
+        """Copy the newest values of Variables, or of all, from tasks to the client.
 
-        TaskLostError where one was lost, TimeoutError where a task does not answer for so many
-        ``seconds``: when the others are there. Where it is all, those of strategies may be lost.
+        TaskLostError if one was lost, TimeoutError if a task does not answer for
+        ``seconds``: after all others are copied. With all, those of strategies may be lost.
         """
         newer = self.wait(partial(self.variables.newer, variables))
         elsewhere = self.wait(partial(_take_kept, newer))
@@ -598,9 +598,9 @@ class Client:
             raise problem
 
     def rescue(self, risk: Sequence[Held]) -> None:
-        """Keep the values of Variables that are at one place alone since a task has gone.
+        """Copy values of Variables with only one copy left after the loss of a task.
 
-        They are kept here until runs make new ones; those that cannot be had are lost.
+        They are kept here until runs make new ones; values that cannot be fetched are lost.
         """
         problem = self._fetch(risk, _keep, PULL_SECONDS)
         if problem is not None:
@@ -610,7 +610,7 @@ class Client:
     def _fetch(
         self, some: Sequence[Held], use: Callable[[Held, int, Any], None], seconds: float
     ) -> Exception | None:
-        """Use the newest values of Variables, wherever they are; the first error of a task."""
+        """Apply ``use`` to the newest values of Variables; returns the first error of a task."""
         problem: Exception | None = None
         for (name, what), own in self.wait(partial(_sources, some)).items():
             message = {"do": what, "variables": [key for _, _, key in own]}
@@ -623,12 +623,12 @@ class Client:
         return problem
 
     def finish_snapshots(self, seconds: float) -> None:
-        """Return when no task writes for a checkpoint any more, or after so many ``seconds``."""
+        """Return when no task writes for a checkpoint any more, or after ``seconds``."""
         with self.changed:
             self.changed.wait_for(lambda: not self.snapshots, seconds)
 
     def lost_of(self, variables: Sequence[Variable]) -> list[Held]:
-        """Those of some Variables whose newest value is nowhere."""
+        """Those of some Variables with a newest value that is lost."""
         found: list[Held] = self.wait(partial(self.variables.lost, variables))
         return found
 
@@ -637,9 +637,9 @@ class Client:
         return list(self.wait(partial(self.variables.held_by, task.name)))
 
     def status(self, task: RemoteTask) -> TaskStatus:
-        """What a task is doing; of one that is not ready, that alone."""
+        """The status of a task; only its state if it is not ready."""
         facts = task.name, task.state, task.pid, task.node
-        # Tasks that can be reached by a name share memory with the others of their machine.
+        # Tasks with a local address share memory with the others of their machine.
         memory = task.address["machine"] if "name" in task.address else task.name
         connection = task.connection
         try:
@@ -660,14 +660,14 @@ class Client:
             past_host=[tuple(row) for row in answer["past_host"]],
         )
 
-    # The end ---------------------------------------------------------------------------------
+    # Closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Part from all tasks; runs that are under way fail."""
+        """Disconnect all tasks; active runs fail."""
         self._heartbeat.close()
         for task in list(self.tasks.values()):
             if task.connection is not None:
-                task.connection.close()  # which ends a message that a task does not take
+                task.connection.close()  # this also ends a send that a task does not read
         self._calls.put(self._close)
         self._calls.put(None)
         self._thread.join(CLOSE_SECONDS)
@@ -696,16 +696,16 @@ def _result(done: SimpleQueue[Any]) -> Any:
 
 
 def _lost(problem: str, received: str) -> TaskLostError:
-    hint = "run again: another process takes its place"
+    hint = "run again: another process replaces it"
     return TaskLostError(problem, received=received, hint=hint)
 
 
 Wanted = tuple[Held, int, int]
-"""A Variable, the run that has made its value, and the key by which it is asked for."""
+"""A Variable, the run that made its value, and its key for the request."""
 
 
 def _sources(some: Sequence[Held]) -> dict[tuple[str, str], list[Wanted]]:
-    """What to ask of which task, to have the newest values of Variables."""
+    """Requests by task for the newest values of Variables."""
     found: dict[tuple[str, str], list[Wanted]] = {}
     for held in some:
         source = held.source()
@@ -727,7 +727,7 @@ def _take(held: Held, run: int, array: Any) -> None:
 
 
 def _take_kept(some: Sequence[Held]) -> list[Held]:
-    """Take what the client has kept already; the others are given."""
+    """Take values that the client has kept already; returns the others."""
     for held in some:
         if held.kept is not None:
             held.take(held.kept)

@@ -36,21 +36,21 @@ _JOB = re.compile(r"[a-z][a-z0-9_]*")
 MAX_TASKS = 4096
 JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
 KILL_SECONDS = 10.0
-LEAVE_SECONDS = 20.0  # for what a task holds, at the end
+LEAVE_SECONDS = 20.0  # for fetching a task's values at the end
 _made: WeakSet[Cluster] = WeakSet()
-MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
+MAX_LIVES = 100  # limit for restarts of a task that always crashes
 
 
 class Hosts(Protocol):
-    """Where the processes of tasks come from."""
+    """A source of processes for tasks."""
 
     own_processes: bool
 
     def start(self, task: RemoteTask) -> dict[str, Any]:
-        """Start a task, or one in the place of one that has gone; its address."""
+        """Start a task, or replace a lost one; returns its address."""
 
     def kill(self, task: RemoteTask) -> None:
-        """End the process of a task that hangs, for ``start`` to start another one."""
+        """Kill the process of a hanging task, so that ``start`` can replace it."""
 
     def stop(self, task: RemoteTask) -> None:
         """End a task."""
@@ -63,16 +63,16 @@ class Cluster(ScopeGuard):
     """Tasks in processes of their own, on this machine or on those of a Ray cluster.
 
     ``jobs`` are the numbers of tasks by the names of their jobs. ``address`` is that of a Ray
-    cluster that runs, or ``"auto"`` for the one that ``eagerflow cluster start`` has started
-    here; without one Ray is started on this machine, and ended with the cluster. ``devices`` are
-    the devices of each task by job, such as ``{"worker": {"gpu": 1}}``; one CPU device where
-    nothing is said. With ``local=True`` the tasks are threads of this process, with the same
+    cluster to join, or ``"auto"`` for the one started here by ``eagerflow cluster
+    start``; without one Ray is started on this machine, and ended with the cluster. ``devices`` are
+    the devices of each task by job, such as ``{"worker": {"gpu": 1}}``; one CPU device by
+    default. With ``local=True`` the tasks are threads of this process, with the same
     results. ``costs`` is a CostModel for placing, measured if not given. A task that does not
-    answer for ``silence`` seconds is taken for lost, and replaced. With ``redundant=True`` each
-    value that runs give a Variable is kept by two tasks, so that none is lost with one of them.
+    answer for ``silence`` seconds is considered lost, and replaced. With ``redundant=True`` each
+    value that runs assign to a Variable is kept by two tasks, so that losing one loses no values.
 
-    The tasks are there inside of ``with``, and end with it, with this process, and when it is
-    killed. Raises ArgumentError for jobs that cannot be, DeviceError for types of devices,
+    The tasks exist inside of ``with``, and end with it, or with this process, even if it is
+    killed. Raises ArgumentError for invalid jobs, DeviceError for types of devices,
     MissingExtraError without Ray, and SessionError where tasks do not start.
 
     >>> with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=True) as cluster:
@@ -118,12 +118,12 @@ class Cluster(ScopeGuard):
         self._closing = False
         _made.add(self)
         self.membership = 0
-        """How often tasks came or went: graphs are placed anew then."""
+        """The number of times tasks were added or removed: graphs are placed anew then."""
 
-    # From the begin to the end -----------------------------------------------------------------
+    # Start and end -----------------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Start the tasks, all at once."""
+        """Start the tasks in parallel."""
         if self._client is not None:
             raise SessionError("the cluster has been entered already", op="Cluster")
         taken = [f"/job:{job}/task:0" for job in self._jobs if knows_task(f"/job:{job}/task:0")]
@@ -152,7 +152,7 @@ class Cluster(ScopeGuard):
             raise
 
     def release(self) -> Exception | None:
-        """Bring the Variables' values here, and end the tasks; the error of a lost one."""
+        """Copy the Variables' values here, and end the tasks; returns the error of a lost one."""
         self._closing = True
         client, self._client = self._client, None
         hosts, self._hosts = self._hosts, None
@@ -173,12 +173,12 @@ class Cluster(ScopeGuard):
 
     @property
     def is_open(self) -> bool:
-        """Whether there are tasks: inside of the with-block."""
+        """Whether tasks exist: inside of the with-block."""
         return self._client is not None
 
     @property
     def client(self) -> Client:
-        """What talks to the tasks; SessionError where there are none."""
+        """The client of the tasks; SessionError if there are none."""
         if self._client is None:
             raise SessionError(
                 "the cluster has no tasks outside of its with-block",
@@ -193,7 +193,7 @@ class Cluster(ScopeGuard):
         return made
 
     def _start(self, tasks: Sequence[RemoteTask]) -> None:
-        """Start tasks side by side."""
+        """Start tasks in parallel."""
         with ThreadPoolExecutor(min(len(tasks), 32)) as pool:
             list(pool.map(self._start_one, tasks))
 
@@ -207,7 +207,7 @@ class Cluster(ScopeGuard):
                 client.join(task, hosts.start(task))
                 return
             except raised_here(EOFError, TaskLostError, TimeoutError) as error:
-                # A process that has lost its client takes no other one, and ends soon.
+                # A process that has lost its client accepts no other one, and ends soon.
                 if not task.lives or self._closing or time.monotonic() > end:
                     words = f"{task.name} has not started: {error}"
                     raise SessionError(words, op="Cluster") from None
@@ -238,17 +238,17 @@ class Cluster(ScopeGuard):
         return list(self._tasks)
 
     def devices(self) -> list[Device]:
-        """The devices of all tasks that are not drained, in their order."""
+        """The devices of all tasks that are not drained, in order."""
         return [d for task in self._tasks for d in task.devices]
 
     def task(self, name: str) -> RemoteTask:
-        """The task that a name means; SessionError where there is none.
+        """The task with this name; SessionError if there is none.
 
         >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
         ...     cluster.task("/job:worker/task:0").state
         'ready'
         """
-        self.client  # noqa: B018 (an error where there are no tasks)
+        self.client  # noqa: B018 (raises an error if there are no tasks)
         for task in self._tasks:
             if task.name == name:
                 return task
@@ -259,7 +259,7 @@ class Cluster(ScopeGuard):
         )
 
     def add(self, job: str) -> RemoteTask:
-        """Start one more task of a job, old or new, while others run.
+        """Start another task of a job, existing or new, while others run.
 
         Sessions over all devices place their graphs anew, and can use it.
 
@@ -267,7 +267,7 @@ class Cluster(ScopeGuard):
         ...     cluster.add("worker").index
         1
         """
-        self.client  # noqa: B018 (an error where there are no tasks)
+        self.client  # noqa: B018 (raises an error if there are no tasks)
         _checked({job: 1})
         made = self._new(job, max([t.index for t in self._tasks if t.job == job], default=-1) + 1)
         try:
@@ -279,10 +279,10 @@ class Cluster(ScopeGuard):
         return made
 
     def drain(self, task: RemoteTask | str) -> None:
-        """Let a task go: its Variables come to this process, and it ends.
+        """Remove a task: its Variables are copied to this process, and it ends.
 
-        Sessions over all devices place their graphs anew, without it. Those that name its devices
-        raise SessionError from now on, and PlacementError what is pinned to them.
+        Sessions over all devices place their graphs anew, without it. Sessions that name its
+        devices raise SessionError from then on, and graphs pinned to them PlacementError.
         """
         own = task if isinstance(task, RemoteTask) else self.task(task)
         client = self.client
@@ -294,10 +294,10 @@ class Cluster(ScopeGuard):
             self._hosts.stop(own)
 
     def kill(self, task: RemoteTask | str) -> None:
-        """End a task without a word, as a machine that fails would: to try what happens then.
+        """Kill a task without warning, as if its machine failed: to test the recovery.
 
-        What it alone has is lost, and another process takes its place. SessionError where it is
-        not ready, TimeoutError where it does not end.
+        Data that only it holds are lost, and another process replaces it. SessionError if it is
+        not ready, TimeoutError if it does not end.
         """
         own = task if isinstance(task, RemoteTask) else self.task(task)
         if own.state != READY or self._hosts is None:
@@ -316,9 +316,9 @@ class Cluster(ScopeGuard):
             raise TimeoutError(f"{own.name} has not ended after {KILL_SECONDS:g} s")
 
     def wait(self, seconds: float = 60.0) -> None:
-        """Return when all tasks have answered; TimeoutError where one has not in so many seconds.
+        """Return when all tasks have answered; TimeoutError if one has not after ``seconds``.
 
-        So those that have gone unnoticed are waited for, too.
+        This includes tasks with a loss that has not been noticed yet.
         """
         client, end = self.client, time.monotonic() + seconds
         while True:
@@ -326,7 +326,7 @@ class Cluster(ScopeGuard):
             late = [task.name for task in self._tasks if not self._answers(task, end)]
             if not late:
                 return
-            # A task that does not answer comes back, or is about to go.
+            # A task that does not answer is being restarted, or about to be lost.
             if not client.wait_for_change(seen, end - time.monotonic()):
                 raise TimeoutError(f"{', '.join(late)} not ready after {seconds:g} s")
 
@@ -339,7 +339,7 @@ class Cluster(ScopeGuard):
         return task.state == READY
 
     def status(self) -> Status:
-        """What each task is doing, and what has gone between them so far.
+        """The activity of each task, and the traffic between them so far.
 
         >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
         ...     print(cluster.status())
@@ -359,9 +359,9 @@ class Cluster(ScopeGuard):
         costs: CostModel | None = None,
         follows: Follows | None = None,
     ) -> ClusterPlan:
-        """A graph over these devices of tasks, or over all; what ``ef.capture.Session`` runs.
+        """A graph over these devices of tasks, or over all; used by ``ef.capture.Session``.
 
-        ``costs`` stand for what would be measured, where the cluster was given none; ``follows``
+        ``costs`` replace measured ones, if the cluster was given none; ``follows``
         is as for ClusterPlan.
         """
         client = self.client
@@ -386,16 +386,16 @@ class Cluster(ScopeGuard):
         return ClusterPlan(client, graph, places, numerics, model, transfer, follows)
 
     def pull(self, variables: Sequence[Variable]) -> None:
-        """Bring the newest values of Variables, which tasks hold, into this process."""
+        """Copy the newest values of Variables held by tasks to this process."""
         self.client.pull(variables)
 
     def link(self, source: Device | str, target: Device | str) -> Link:
-        """What joins two devices of different tasks, as it is measured: for ``Machines``.
+        """The measured link between two devices of different tasks: for ``Machines``.
 
-        Between GPUs that NCCL connects it is that way, else the one by the memory of the hosts.
-        Measured once for each two machines and each of these ways, so NCCL's by the first two
-        GPUs that are asked for. ArgumentError for others than two devices of different tasks,
-        DeviceError for what is no device.
+        Between GPUs that NCCL connects it is that path, else the one through host memory.
+        Measured once for each pair of machines and each kind of path, for NCCL on the first two
+        GPUs requested. ArgumentError unless these are two devices of different tasks,
+        DeviceError for an invalid device.
 
         >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
         ...     ef.cluster.Machines(2, link=cluster.link(*cluster.devices())).link.latency > 0
@@ -416,7 +416,7 @@ class Cluster(ScopeGuard):
     def _costs_of(
         self, devices: Sequence[Device], given: CostModel | None = None
     ) -> CostModel | None:
-        """The model of costs of devices: a given one, or a measured one; None for one device."""
+        """The cost model of devices: a given one, or a measured one; None for one device."""
         found = self._costs or given
         return found if found or len(devices) < 2 else measured(self.client, devices)
 
@@ -431,7 +431,7 @@ def in_cluster() -> bool:
 
 
 def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
-    """Jobs that can be; ArgumentError for others."""
+    """The jobs, after a check; ArgumentError if they are invalid."""
     if not isinstance(jobs, Mapping):
         raise ArgumentError(
             f"{jobs!r} is not a dict",
@@ -469,7 +469,7 @@ def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
 def _checked_devices(
     devices: Mapping[str, Mapping[str, int]], jobs: Mapping[str, int]
 ) -> dict[str, dict[str, int]]:
-    """Devices of jobs that can be; ArgumentError for others, DeviceError for types."""
+    """The devices of jobs, after a check; ArgumentError or DeviceError if they are invalid."""
     if not (isinstance(devices, Mapping) and all(isinstance(d, Mapping) for d in devices.values())):
         raise ArgumentError(
             f"{devices!r} does not give numbers of devices",
@@ -491,7 +491,7 @@ def _check_devices(job: str, counts: Mapping[str, int], jobs: Mapping[str, int])
             expected="one of " + ", ".join(jobs),
         )
     for kind, count in counts.items():
-        devices_here(kind)  # DeviceError where there is no such type
+        devices_here(kind)  # DeviceError for an unknown type
         if type(count) is not int or count < 1:
             raise ArgumentError(
                 f"{count!r} devices of type {kind!r} cannot be",

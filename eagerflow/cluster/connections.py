@@ -1,8 +1,8 @@
-"""Connections: how tasks and their client reach each other, and know each other.
+"""Connections between tasks and their client, with authentication.
 
-Each task listens: on Linux at a name that only this machine's processes can reach and that ends
-with the process, elsewhere and between machines at a port. Both ends prove that they have the
-cluster's token, which itself is never sent (HMAC, RFC 2104, over numbers that are new each time).
+Each task listens: on Linux on a socket name that is local to this machine and ends
+with the process, elsewhere and between machines on a port. Both ends prove that they have the
+cluster's token, which is never sent itself (HMAC, RFC 2104, over fresh nonces).
 Until then messages are short and hold no arrays.
 """
 
@@ -30,23 +30,23 @@ __all__ = ["Connection", "Listener", "connect", "is_near", "machine_name"]
 GREETING_SECONDS = 10.0
 SEND_SECONDS = 60
 MAX_GREETING_BYTES = 2048
-MAX_GREETINGS = 64  # that are under way at once
+MAX_GREETINGS = 64  # concurrent handshakes
 ENDED = "has ended, or cannot be reached"
-_SIGN, _ASK, _ANSWER = "sign", 0, 1  # of life: a message of its own
+_SIGN, _ASK, _ANSWER = "sign", 0, 1  # a sign of life: a separate message
 _log = logging.getLogger("eagerflow.cluster")
 Handler = Callable[["Connection", dict[str, Any], list[Any]], None]
 
 
 class Connection:
-    """One end of an open connection: a thread gives what comes to ``handle``.
+    """One end of an open connection: a thread passes received messages to ``handle``.
 
-    ``ended`` is called once, when the other end has gone or ``close`` was called. Several threads
-    may send. Large arrays go through shared memory where both ends are on one machine; what has
-    come so is read only, and is to be kept with ``settled`` where it is kept long.
+    ``ended`` is called once, when the other end is closed or ``close`` was called. Several threads
+    may send. Large arrays go through shared memory if both ends are on one machine; arrays
+    received this way are read-only, and must be copied with ``settled`` if they are long-lived.
 
-    The end that has opened it may ask for signs of life, with ``silence``. The other one gives
-    them in the thread that takes messages, and never asks: were both to send from there, each
-    could wait for the other one.
+    The end that has opened it may request signs of life, with ``silence``. The other one sends
+    them in the thread that receives messages, and never requests any: if both sent from there, they
+    could block each other.
     """
 
     def __init__(self, channel: Channel, peer: str, shares: bool) -> None:
@@ -54,9 +54,9 @@ class Connection:
         self.peer = peer
         self.is_open = True
         self.fate = ENDED
-        """What is known of the other end, once the connection has ended."""
+        """The reason for the end of the connection, once it has ended."""
         self.gave_up = False
-        self._asked: float | None = None  # since when an answer is due
+        self._asked: float | None = None  # time of an unanswered request
         self.sent_bytes = self.received_bytes = 0
         self._shares = shares
         self._outgoing = shared_memory.Outgoing(_process_of(channel) if shares else 0)
@@ -65,7 +65,7 @@ class Connection:
         self._thread: threading.Thread | None = None
 
     def start(self, handle: Handler, ended: Callable[[Connection], None]) -> None:
-        """Begin to take what comes."""
+        """Start receiving messages."""
         name = f"eagerflow connection with {self.peer}"
         self._thread = threading.Thread(
             target=self._serve, args=(handle, ended), name=name, daemon=True
@@ -73,7 +73,7 @@ class Connection:
         self._thread.start()
 
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
-        """Send a message with arrays; EOFError where the other end has gone."""
+        """Send a message with arrays; EOFError if the other end is closed."""
         size = sum([x.nbytes for x in arrays])
         try:
             with self._sending:
@@ -83,7 +83,7 @@ class Connection:
                 else:
                     self._send_shared(message, arrays)
         except BaseException:
-            self.close()  # what came half cannot be followed by anything
+            self.close()  # nothing can follow a partial message
             raise
 
     def _send_shared(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
@@ -124,24 +124,24 @@ class Connection:
                     self.send({_SIGN: _ANSWER})
                 else:
                     self._asked = None
-                del message, arrays  # the next one may be long in coming
+                del message, arrays  # the next message may come much later
         except raised_here(EOFError, OSError):
             pass
-        except raised_here(Exception):  # what came has another form than it should
+        except raised_here(Exception):  # an invalid message
             _log.exception("the connection with %s ends", self.peer)
         finally:
             self.is_open = False
             self.close()
             with self._sending:
-                self.channel.close()  # which is not used any more
+                self.channel.close()  # no longer used
                 self._outgoing.close()
             ended(self)
 
     def silence(self, now: float, since: float) -> float:
-        """Seconds for which the other end has owed a sign of life; asks for one.
+        """Seconds for which the other end has owed a sign of life; requests one.
 
-        ``now`` is on the clock of ``time.monotonic``; what was before ``since`` does not count.
-        While something long is sent, it is the time since the system has taken a piece of it.
+        ``now`` is on the clock of ``time.monotonic``; times before ``since`` do not count.
+        During a long send, it is the time since the system has accepted a part of it.
         """
         channel = self.channel
         begin = self._asked
@@ -152,7 +152,7 @@ class Connection:
         return now - max(begin, channel.received_at, since)
 
     def _ask(self, now: float) -> bool:
-        """Ask for a sign of life, if nothing is being sent, and without waiting."""
+        """Request a sign of life, if nothing is being sent, and without waiting."""
         if not self._sending.acquire(blocking=False):
             return False
         try:
@@ -169,12 +169,12 @@ class Connection:
         return True
 
     def give_up(self, seconds: float) -> None:
-        """End the connection, as the other end has been silent for so long."""
+        """End the connection after a silence of ``seconds``."""
         self.fate, self.gave_up = f"has not answered for {seconds:g} s", True
         self.close()
 
     def close(self) -> None:
-        """End the connection; both ends notice."""
+        """End the connection; both ends notice it."""
         with suppress(OSError):
             self.channel.socket.shutdown(socket.SHUT_RDWR)
 
@@ -220,7 +220,7 @@ def _accepted(channel: Channel, token: bytes) -> str:
 
 
 def _introduced(channel: Channel, token: bytes, name: str) -> None:
-    """Tell the peer this one's name; EOFError if the peer does not know the token."""
+    """Send the peer this end's name; EOFError if the peer does not know the token."""
     theirs, own = str(_greeting(channel).get("number")), secrets.token_hex(16)
     proof = _proof(token, "connects", theirs, own, name)
     channel.send({"name": name, "number": own, "proof": proof})
@@ -229,7 +229,7 @@ def _introduced(channel: Channel, token: bytes, name: str) -> None:
 
 
 def machine_name() -> str:
-    """What tells machines, and what is cut off from each other on one, apart."""
+    """An identifier of the machine, and of the network namespace on it."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()} {os.stat('/proc/self/ns/net').st_ino}"
@@ -238,9 +238,9 @@ def machine_name() -> str:
 
 
 class Listener:
-    """Where a task can be reached: ``address`` tells how. ``greet`` gets each peer that connects.
+    """A listening socket with its ``address``. ``greet`` is called with each connected peer.
 
-    With a ``host`` it listens at a port of that address too, for other machines.
+    With a ``host`` it also listens on a port of that address, for other machines.
     """
 
     def __init__(self, token: bytes, host: str | None, greet: Callable[[Connection], None]) -> None:
@@ -294,19 +294,19 @@ class Listener:
 
 def _prepare(found: socket.socket, near: bool) -> None:
     found.settimeout(None)
-    # A peer that does not read for so long holds no other up any more.
+    # A peer that does not read for this long must not block others.
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
     if not near:
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def is_near(address: dict[str, Any]) -> bool:
-    """Whether a task with this address can be reached within this machine."""
+    """Whether a task with this address is on this machine."""
     return "name" in address and address["machine"] == machine_name()
 
 
 def connect(address: dict[str, Any], token: bytes, name: str, peer: str) -> Connection:
-    """A connection to a task; EOFError where it cannot be reached or does not know the token."""
+    """A connection to a task; EOFError if it cannot be reached or does not know the token."""
     near = is_near(address)
     try:
         if near:

@@ -1,11 +1,11 @@
-"""Copies: what a task keeps of the Variables of others, in case that their tasks are lost.
+"""Copies: a task's backups of the Variables of others, in case their tasks are lost.
 
-A task sends new values to the one that keeps copies before it says that it has done its part of a
-run. They are valid with the same word of the client that makes the values themselves valid, so
-that values and copies are those of one run, whichever task is lost at whatever moment.
+A task sends new values to the task that keeps copies before it reports the end of its part of a
+run. They become valid with the client's commit of the values themselves, so
+that values and copies are those of one run, even if a task is lost at any time.
 
-Of a value of which a part is written over, that part alone is sent where the client knows that the
-copy is what the value was before.
+After a partial write, only that part is sent if the client knows that the
+copy equals the previous value.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Copies", "packed"]
 
 
 class _Runs(NamedTuple):
-    """What is to be written over a copy: where runs of elements begin, and these."""
+    """A partial write to a copy: start indices of runs of elements, and the elements."""
 
     places: Any
     values: Any
 
     def over(self, copy: Any) -> Any:
-        """The copy with them, of several at one place the last; IndexError for places beyond it."""
+        """The copy after the write, later runs winning; IndexError for indices out of range."""
         own = copy if copy.flags.writeable and copy.flags.c_contiguous else copy.copy()
         windows = sliding_window_view(own.reshape(-1), self.values.shape[1], writeable=True)
         windows[self.places] = self.values
@@ -40,20 +40,20 @@ class _Runs(NamedTuple):
 
 
 def packed(values: Sequence[Any]) -> list[Any]:
-    """What is sent of new values: the first array says how many of the others each of them has."""
+    """New values as a message: the first array has the number of arrays of each value."""
     parts = [[x.places, x.values] if type(x) is PartWrite else [x] for x in values]
     return [np.array([*map(len, parts)], np.uint8), *(x for own in parts for x in own)]
 
 
 def _unpacked(arrays: Sequence[Any]) -> list[Any]:
-    """The values, or what is to be written over copies of them, from what was sent."""
+    """The values in a message, or partial writes to copies of them."""
     counts, *rest = [settled(x) for x in arrays]
     each = iter(rest)
     return [_Runs(next(each), next(each)) if count == 2 else next(each) for count in counts]
 
 
 class Copies:
-    """The copies that a task keeps, by the keys of Variables.
+    """The copies kept by a task, by the keys of Variables.
 
     ``tell`` sends a message to the client.
     """
@@ -70,7 +70,7 @@ class Copies:
         return sum([x.nbytes for x in self._values.values()])
 
     def keep(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        """New values of a run are to come from these tasks."""
+        """Expect new values of a run from these tasks."""
         self._transport.forget_before(message["oldest"])
         run, number = message["run"], message["number"]
         self._staged[number] = {}
@@ -85,9 +85,9 @@ class Copies:
         self._tell({"kept": run, "of": task})
 
     def commit(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        """The new values of a run are valid from now on.
+        """Make the new values of a run valid.
 
-        Only this thread looks at copies, so none is seen half written.
+        Only this thread reads copies, so none is seen half written.
         """
         staged = self._staged.pop(message["number"])
         for task, keys in message["keys"].items():
@@ -96,7 +96,7 @@ class Copies:
         self._transport.forget(message["number"])
 
     def drop(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        """The new values of a run are those of none."""
+        """Drop the new values of a run that has failed."""
         with self._lock:
             self._staged.pop(message["number"], None)
         self._transport.forget(message["number"])
@@ -106,6 +106,6 @@ class Copies:
         return {}, [self._values[key] for key in message["variables"]]
 
     def forget(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        """Copies of these Variables are not needed here any more."""
+        """Drop copies of these Variables."""
         for key in message["variables"]:
             self._values.pop(key, None)

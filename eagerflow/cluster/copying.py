@@ -1,4 +1,4 @@
-"""Copying: nodes of a step's graph as they are in a graph for several devices."""
+"""Copying: nodes of a step's graph, copied into a graph for several devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Copying"]
 
 
 class Copying:
-    """Nodes on ``devices``, which are named by their places in that list."""
+    """Makes nodes on ``devices``, which are given by their index in that list."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         self.devices = devices
@@ -20,7 +20,7 @@ class Copying:
         self.nodes: list[Node] = []
 
     def copy(self, node: Node, inputs: Sequence[Any], place: int, name: str) -> Node:
-        """A node like another one, with inputs of its own, at a place."""
+        """A copy of a node, with other inputs, on the device with index ``place``."""
         made = node.like(tuple(inputs), None, self.names.take(name))
         made.device = self.devices[place]
         self.nodes.append(made)
@@ -29,7 +29,7 @@ class Copying:
     def call(
         self, like: Value, op: Any, inputs: tuple[Any, ...], place: int, name: str, **more: Any
     ) -> Value:
-        """The value of a new node, with the facts of one that there is."""
+        """The value of a new node, with the facts of an existing value."""
         origin = None if like.node is None else like.node.origin
         name = self.names.take(name)
         node = Node(op.op, inputs, more, name, origin, self.devices[place])

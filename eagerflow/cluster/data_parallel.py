@@ -35,32 +35,32 @@ from eagerflow.variable import Variable
 
 __all__ = ["DataParallel", "ReplicatedStep"]
 
-MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
+MAX_KEPT_GRAPHS = 32  # graphs of a step kept for parts of other sizes
 COSTS = replace(TYPICAL, latency=5e-4, bandwidth=1e10)
-"""By which graphs of strategies are cut, on all machines alike: all nodes have their devices, and
-bits depend on which of them share a kernel, and so on where pieces end."""
-MIN_SHARD_BYTES = 16 << 20  # each shard of a table is sent all indices, so few are best
+"""The cost model for cutting strategies' graphs, equal on all machines: all nodes have their
+devices, and bits depend on which nodes share a kernel, and so on where pieces end."""
+MIN_SHARD_BYTES = 16 << 20  # each shard gets all indices, so few shards are best
 
 
 class DataParallel:
     """Trains on several devices at once: each has a replica of the step, and a part of the batch.
 
-    ``cluster`` is a Cluster, of which the devices of ``job`` have a replica each; or ``devices``
+    ``cluster`` is a Cluster, with a replica on each device of ``job``; or ``devices``
     names them, such as ``["cpu:0", "cpu:1"]`` without a cluster. Gradients become their means over
     all examples, added in the order of the replicas, so that the result does not depend on
     timing; the optimizer's state of each weight is kept by one replica. ``loss`` says whether the
     loss of a step is the ``"mean"`` over its examples or their ``"sum"``. ``numerics`` is as for
     ``ef.function``, ``transfer`` as for ``ef.capture.Session``. A step in which a task was lost is
-    made again when another process has its place, ``retries`` times. Small state that only that
-    task had, as counts of metrics, is here too and unchanged; larger state, as an optimizer's, is
-    as after the last ``merge``, with a warning, unless the Cluster is ``redundant``. Weights that
-    no other task has are a TaskLostError. A table of which steps read and write
-    rows alone has one place, or is divided over several, with ``min_shard_bytes`` at least on each:
-    rows are sent instead of it, and what is divided has its values after ``merge``.
+    repeated when another process has replaced it, ``retries`` times. Small state that only that
+    task had, such as counts of metrics, is also kept here, unchanged; larger state, such as an
+    optimizer's, is as after the last ``merge``, with a warning, unless the Cluster is
+    ``redundant``. Weights that no other task has raise TaskLostError. A table with only row
+    accesses in steps is kept on one device, or divided over several, with ``min_shard_bytes`` at
+    least on each: rows are sent instead of it, and a divided one has its values after ``merge``.
 
-    What replicas change for themselves, as counts of metrics, is merged when ``merge`` is called,
-    which ``fit`` does after each epoch. Raises DeviceError for devices that are not there,
-    SessionError for a cluster outside of its with-block, and ArgumentError for what is neither.
+    Variables that replicas change separately, such as counts of metrics, are merged by ``merge``,
+    which ``fit`` calls after each epoch. Raises DeviceError for devices that do not exist,
+    SessionError for a cluster outside of its with-block, and ArgumentError for other objects.
 
     >>> w = ef.Variable([1.0, 2.0])
     >>> optimizer = ef.nn.optimizers.SGD(0.5)
@@ -78,7 +78,7 @@ class DataParallel:
     """
 
     joins_rows = True
-    """Whether gradients that are slices stay so when those of all replicas are joined."""
+    """Whether sparse gradients stay sparse when those of all replicas are joined."""
 
     def __init__(
         self,
@@ -121,31 +121,31 @@ class DataParallel:
         self.tables = Tables(min_shard_bytes)
         self.replicas = len(self.devices)
         self.homes: Sequence[int] | None = None
-        """The places of the devices that add up gradients, where these are not the replicas'."""
+        """The indices of the devices that add up gradients, unless these are the replicas'."""
         self._used: dict[int, Replicated] = {}
         self._restoring = Restoring(self.shadows, self.tables)
         self._goes_back = False
 
     def step(self, f: Callable[..., Any]) -> ReplicatedStep:
-        """A function that makes a step of all replicas, of one that makes a step on a batch.
+        """A function that makes a step on all replicas, from one that makes a step on a batch.
 
-        Arrays among its arguments that have as many rows as the first one are split over the
-        replicas; all else goes to each of them. Results that have a row for each example are
-        joined, numbers are means over the examples.
+        Array arguments with as many rows as the first one are split over the
+        replicas; everything else is sent to each of them. Results with a row for each example are
+        joined, numbers are averaged over the examples.
         """
         return ReplicatedStep(self, f)
 
     def batch_step(self, model: Any) -> tuple[ReplicatedStep, bool]:
-        """The step of training of a model, and whether it gives numbers of its own."""
+        """The training step of a model, and whether it returns additional numbers."""
         f, own = model.python_step("train")
         return self.step(f), own
 
     @contextmanager
     def merging(self, goes_back: bool = False) -> Iterator[None]:
-        """A block after which the values are merged, also when it ends early.
+        """A block after which the values are merged, even if it ends early.
 
-        ``goes_back`` says that the program returns to a saved state where one was lost in it:
-        then nothing is started anew.
+        ``goes_back`` says that the program returns to a saved state after a loss:
+        then nothing is reinitialized.
         """
         self._goes_back = goes_back
         try:
@@ -155,14 +155,14 @@ class DataParallel:
             self.merge()
 
     def merge(self) -> None:
-        """Bring all values that the steps have made into the users' Variables, as one."""
+        """Merge all values made by the steps into the users' Variables."""
         self.shadows.merge(self.bring(), self.steps_made())
         self.tables.merge()
 
     def bring(self) -> list[Variable]:
-        """Bring all values here, unmerged; gives those that each replica has changed for itself."""
+        """Copy all values here, unmerged; returns the Variables that replicas change separately."""
         used = list(self._used.values())
-        # What the program has changed itself goes to the shadows with the next step, as it is.
+        # Changes by the program itself reach the shadows with the next step, as they are.
         local = self.changed_by_replicas()
         mirrored = self.shadows.unchanged(v for one in used for v in one.mirrored)
         if self.cluster is not None:
@@ -173,35 +173,35 @@ class DataParallel:
         return local
 
     def steps_made(self) -> Sequence[int] | None:
-        """The steps that each replica has made since the last merge; None for equally many."""
+        """The steps of each replica since the last merge; None if equally many."""
         return None
 
     def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
-        """The graph for all devices, of those of the replicas."""
+        """The graph for all devices, from those of the replicas."""
         arranged = self.tables.arranged(graphs, self.homes or range(self.replicas))
         places = self.tables.places
         return replicated(arranged, self.devices, self.shadows, self.homes, places)
 
     def planned(self, found: Replicated) -> Any:
-        """What runs the graph of a step, of which ``merge`` brings the values."""
+        """A runner for the graph of a step; ``merge`` fetches its values."""
         self.remember(found)
         return self.partition(found.graph)
 
     def remember(self, found: Replicated) -> None:
-        """Let ``merge`` bring the values that the graph of a step makes."""
+        """Include the values of a step's graph in ``merge``."""
         self._used[id(found)] = found
 
     def forget(self, found: Replicated) -> None:
-        """The graph of a step is run no more; what it has made is merged."""
+        """Drop the graph of a step after merging its values."""
         del self._used[id(found)]
 
     def partition(self, graph: Graph) -> Any:
-        """What runs a graph over the devices, and again where a task is lost."""
+        """A runner for a graph over the devices, which repeats a run if a task is lost."""
         made = self.partition_once(graph)
         return made if self.cluster is None else Retried(made, self.again)
 
     def partition_once(self, graph: Graph) -> Any:
-        """What runs a graph over the devices; TaskLostError where a task is lost."""
+        """A runner for a graph over the devices; TaskLostError if a task is lost."""
         if self.cluster is None:
             return partition(graph, self.devices, numerics=self.numerics, costs=COSTS)
         return self.cluster.partition(
@@ -212,23 +212,23 @@ class DataParallel:
         return self.is_replaceable(place) and cell.variable not in self.tables.places
 
     def is_replaceable(self, place: Device) -> bool:
-        """Whether training goes on without what only the task with this device has had."""
+        """Whether training can continue without data held only by the task of this device."""
         return True
 
     def pull(self, variables: Sequence[Variable]) -> None:
-        """Bring the newest values of Variables from the tasks."""
+        """Copy the newest values of Variables from the tasks."""
         self.again(lambda: self.cluster.pull(variables))
 
     def again(self, call: Callable[[], Any]) -> Any:
-        """The result of a call, which is made again where a task is lost in it."""
+        """The result of a call, which is repeated if a task is lost during it."""
         if self.cluster is None:
             return call()
         return retried(self.cluster, self.retries, call, self._renew)
 
     def _renew(self) -> None:
-        """Let state that was lost with a task be as after the last merge.
+        """Reset state that was lost with a task to its value after the last merge.
 
-        TaskLostError for weights, and where the program returns to a saved state.
+        TaskLostError for weights, and if the program returns to a saved state.
         """
         cells = (c for one in self._used.values() for c in one.graph.cells)
         used = list(dict.fromkeys(c.variable for c in cells))
@@ -245,33 +245,33 @@ class DataParallel:
     def snapshot(
         self, variables: Mapping[str, Variable], here: Collection[str], folder: str, prefix: str
     ) -> Snapshot:
-        """The merged values of Variables as they are now, for a checkpoint; see Snapshot."""
+        """The current merged values of Variables, for a checkpoint; see Snapshot."""
         client = None if self.cluster is None else self.cluster.client
         wholes = self.shadows.unmerged(self.changed_by_replicas(), self.steps_made())
         wholes |= self.tables.unmerged()
         return Snapshot(client, variables, wholes, here, folder, prefix, lambda path: None)
 
     def go_on(self, variables: Mapping[str, Variable], arrays: Mapping[str, Any]) -> None:
-        """Let each replica go on with what it had for itself of Variables that were restored.
+        """Restore the separate values of each replica for Variables that were restored.
 
-        Both are by the names of the checkpoint. Where it has not got that of each replica, they
-        begin as after a merge.
+        Both are by the names of the checkpoint. If it lacks those of some replica, they
+        start as after a merge.
         """
         self.shadows.begin_with(parts_in(variables, arrays, self.replicas))
 
     def changed_by_replicas(self) -> list[Variable]:
-        """The Variables that each replica has changed for itself."""
+        """The Variables that replicas change separately."""
         return self.shadows.unchanged(v for one in self._used.values() for v in one.local)
 
     def give_up(self) -> None:
-        """Let go of steps that were not made, as training goes on from another state."""
+        """Drop pending steps, as training continues from another state."""
 
     @property
     def graphs(self) -> list[Graph]:
-        """The graphs that steps have been made into so far, another one for each size of a batch.
+        """The graphs of steps so far, a separate one for each size of a batch.
 
         They name the device of each node; ``ef.capture.partition(graph, strategy.devices)`` shows
-        what goes between these.
+        the transfers between these.
         """
         return [one.graph for one in self._used.values()]
 
@@ -282,10 +282,10 @@ class DataParallel:
 def devices_of(
     cluster: Any, devices: Sequence[Any] | None, job: str, op: str, argument: str = "devices"
 ) -> list[str]:
-    """The names of devices, or of those that the tasks of a job have in a cluster.
+    """The names of devices, or of those of a job's tasks in a cluster.
 
-    ArgumentError for what is not a cluster or no list of devices, DeviceError for a device of this
-    process that is not there, and SessionError outside of the cluster's with-block.
+    ArgumentError for an invalid cluster or list of devices, DeviceError for a device of this
+    process that does not exist, and SessionError outside of the cluster's with-block.
     """
     if cluster is not None and not isinstance(cluster, Cluster):
         raise ArgumentError(
@@ -304,7 +304,7 @@ def devices_of(
     if devices is not None:
         found = [str(d) for d in devices]
     elif cluster is not None:
-        cluster.client  # noqa: B018 (an error where there are no tasks)
+        cluster.client  # noqa: B018 (raises an error if there are no tasks)
         found = [str(d) for d in cluster.devices() if d.task.startswith(f"/job:{job}/")]
     else:
         found = []
@@ -318,7 +318,7 @@ def devices_of(
             expected=f"a cluster with tasks of the job {job!r}, or {argument}=['cpu:0', 'cpu:1']",
         )
     for name in found if cluster is None else ():
-        as_device(name)  # DeviceError where it is not there
+        as_device(name)  # DeviceError if it does not exist
     return found
 
 
@@ -331,25 +331,25 @@ class _Prepared(NamedTuple):
 
 
 class CapturedStep:
-    """A step as each replica makes it."""
+    """The step of a single replica."""
 
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
         def replica(share: float, rows: int | None, *args: Any) -> Any:
             return f(*args)
 
         replica.__name__ = getattr(f, "__name__", "step")
-        own = ("share", "rows")  # what graphs differ in besides their arguments
+        own = ("share", "rows")  # graphs differ in these besides their arguments
         self._function = Function(replica, static=own, numerics=strategy.numerics)
         self._is_mean = strategy.loss == "mean"
         self._shares: dict[tuple[int, int], tuple[float, Fraction]] = {}
 
     def graph(self, n: int, rows: int, joins: bool, args: Any) -> Graph:
-        """The step of a replica that has ``n`` examples of so many.
+        """The step of a replica with ``n`` of ``rows`` examples.
 
-        ``joins`` says whether gradients that are slices stay so over all replicas.
+        ``joins`` says whether sparse gradients stay sparse over all replicas.
         """
         known = self._shares.get((n, rows))
-        if known is None:  # the same objects in each step, as a trace looks whether they are
+        if known is None:  # reuse the same objects in each step, as a trace compares identities
             weight = n / rows if self._is_mean else 1.0
             known = self._shares[n, rows] = weight, Fraction(rows, n)
         weight, times = known
@@ -359,17 +359,17 @@ class CapturedStep:
 
 
 class ReplicatedStep:
-    """A step that several replicas make together; made by ``strategy.step``."""
+    """A step made by several replicas together; made by ``strategy.step``."""
 
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
         self._strategy = strategy
         self._captured = CapturedStep(strategy, f)
         self._dense: set[tuple[int, ...]] = set()
-        """Sizes of parts for which the rows of gradients cannot be joined."""
+        """Sizes of parts with gradient rows that cannot be joined."""
         self._prepared: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Make a step on a batch; gives what the step gives, joined over the replicas."""
+        """Make a step on a batch; returns the step's results, joined over the replicas."""
         sizes, given, structure = split_over(args, self._strategy.replicas)
         graphs = self._graphs([tree.unflatten(structure, own) for own in given], tuple(sizes))
         prepared = self._made(graphs)
@@ -386,7 +386,7 @@ class ReplicatedStep:
         return first.nest(merged)
 
     def _graphs(self, args: Sequence[Any], sizes: tuple[int, ...]) -> list[Graph | None]:
-        """The step of each replica, on its arguments and so many examples."""
+        """The step of each replica, for its arguments and number of examples."""
         joins = self._strategy.joins_rows and sizes not in self._dense
         rows = sum(sizes)
         found = [
@@ -403,7 +403,7 @@ class ReplicatedStep:
         found = self._prepared.get(key)
         if found is None:
             own = self._strategy
-            own.bring()  # new shadows are made of what the Variables hold now
+            own.bring()  # new shadows copy the current values of Variables
             made = own.replicated(graphs)
             while len(self._prepared) >= MAX_KEPT_GRAPHS:
                 own.merge()
@@ -413,7 +413,7 @@ class ReplicatedStep:
 
 
 def split_over(args: Any, count: int) -> tuple[list[int], list[list[Any]], Any]:
-    """A batch in so many parts: their numbers of examples, their leaves, and the nest of these."""
+    """A batch in ``count`` parts: their numbers of examples, their leaves, and their nest."""
     leaves, structure = tree.flatten(opened(args))
     rows, split = _rows(leaves)
     sizes = _parts(rows, count)
@@ -426,7 +426,7 @@ def split_over(args: Any, count: int) -> tuple[list[int], list[list[Any]], Any]:
 
 
 def _rows(leaves: Sequence[Any]) -> tuple[int, set[int]]:
-    """How many examples a batch has, and which of its leaves have a row for each."""
+    """The number of examples of a batch, and the leaves with a row for each."""
     shapes = [np.shape(x) if hasattr(x, "shape") else () for x in leaves]
     rows = next((shape[0] for shape in shapes if shape), 0)
     if not rows:
@@ -440,7 +440,7 @@ def _rows(leaves: Sequence[Any]) -> tuple[int, set[int]]:
 
 
 def _parts(rows: int, count: int) -> list[int]:
-    """How many rows each replica has: as equal as can be, the first ones one more."""
+    """The number of rows of each replica: as equal as possible, the first ones one more."""
     return [rows // count + (r < rows % count) for r in range(count)]
 
 
@@ -450,7 +450,7 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
 
 
 def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
-    """One result of those of all replicas, which have so many examples each."""
+    """One result joined from those of all replicas, with ``counts`` examples each."""
     first = values[0]
     if len(values) == 1:
         return first

@@ -1,7 +1,7 @@
-"""Heartbeat: a task that is silent for too long is given up, be it stopped or cut off.
+"""Heartbeat: a task that is silent for too long is considered lost, stopped or unreachable.
 
-A process that has ended is noticed at once, by the end of its connection. One that hangs, or to
-which the network swallows everything, is not: so a thread asks at the other ends of connections.
+A process that has ended is noticed at once, by the end of its connection. One that hangs, or that
+a network failure isolates, is not: so a thread polls the other ends of connections.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from eagerflow.cluster.connections import Connection
 
 __all__ = ["Heartbeat"]
 
-BEATS = 5  # looks at each connection in the time after which it is given up
+BEATS = 5  # checks of each connection before it is given up
 
 
 class Heartbeat:
-    """A thread that closes those connections whose other ends have owed an answer for too long.
+    """A thread that closes connections with an overdue answer.
 
-    ``connections`` gives those to look at, ``seconds`` are the time that each has.
+    ``connections`` returns those to check, ``seconds`` is the time limit of each.
     """
 
     def __init__(self, connections: Callable[[], Iterable[Connection]], seconds: float) -> None:
@@ -35,7 +35,7 @@ class Heartbeat:
         while not self._over.wait(pause):
             now = monotonic()
             if now - before > 2 * pause:
-                since = now  # this process has slept itself, and what came is not read yet
+                since = now  # this process was suspended, and received data are not read yet
             before = now
             for connection in self._connections():
                 if connection.is_open and connection.silence(now, since) > self._seconds:

@@ -1,4 +1,4 @@
-"""Hosts in this process: each task is a server in threads, for tests and for looking into."""
+"""Hosts in this process: each task is a server in threads, for tests and debugging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LocalHosts:
         self._closed = False
 
     def start(self, task: RemoteTask) -> dict[str, Any]:
-        """Start a task, or one in the place of one that has gone; its address."""
+        """Start a task, or replace a lost one; returns its address."""
         with self._lock:
             if self._closed:
                 raise SessionError("the cluster has been closed", op="Cluster")
@@ -39,7 +39,7 @@ class LocalHosts:
         return self._servers[task.name]
 
     def kill(self, task: RemoteTask) -> None:
-        """End a task, which may hang; another one takes its place."""
+        """End a task, which may hang; it can be replaced."""
         self._servers[task.name].close()
 
     def stop(self, task: RemoteTask) -> None:

@@ -1,4 +1,4 @@
-"""A job: one run over several tasks, from its begin to the answer."""
+"""A job: one run over several tasks, from its start to the answer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["CopiesOf", "Job"]
 
 
 class CopiesOf(NamedTuple):
-    """The tasks that keep copies of a task's new values, and of which of them, by position."""
+    """The task that keeps copies of a task's new values, and their indices."""
 
     holder: str
     positions: list[int]
 
 
 class Job:
-    """One run over several tasks, from its begin to the answer.
+    """One run over several tasks, from its start to the answer.
 
-    ``parts`` are those of a graph with ``cells``, whose Variables lie in ``places``; ``inputs``
-    are arrays. ``outputs`` gets those of the graph's outputs that are computed, by position.
+    ``parts`` are those of a graph with ``cells``, whose Variables are on ``places``; ``inputs``
+    are arrays. ``outputs`` receives the computed outputs of the graph, by position.
     ``twins`` are cells of other tasks that get the same new values, by position.
     """
 
@@ -43,13 +43,13 @@ class Job:
         self.count = count
         self.twins = twins
         self.held: dict[int, Held] = {}
-        """The Variables of cells, by position, as tasks hold them."""
+        """The Variables of cells, by position, as held by tasks."""
         self.outputs: dict[int, Any] = {}
         self.assigns = any(part.assigned for part in parts)
         self.number = 0
         self.copies_number = 0
         self.copies: dict[str, CopiesOf] = {}
-        """Of tasks that make new values, the tasks that keep copies of them."""
+        """By task with new values: the task that keeps copies of them."""
         self.waiting: set[Any] = set()
         self.states: dict[int, Any] = {}
         self.error: BaseException | None = None
@@ -60,13 +60,13 @@ class Job:
 
     @property
     def tasks(self) -> set[str]:
-        """The tasks that it cannot do without."""
+        """The tasks that it needs."""
         return {part.task for part in self.parts} | {own.holder for own in self.copies.values()}
 
     def plan_copies(self, holder_of: Callable[[str], str | None]) -> None:
-        """Choose the tasks that keep copies of new values that are nowhere else."""
+        """Choose the tasks that keep copies of new values that exist nowhere else."""
         for part in self.parts:
-            here = {i - self.count for i in part.finals}  # at the client with the end of the run
+            here = {i - self.count for i in part.finals}  # returned to the client
             positions = [
                 at for at, i in enumerate(part.assigned) if i not in self.twins and i not in here
             ]
@@ -75,19 +75,19 @@ class Job:
                 self.copies[part.task] = CopiesOf(holder, positions)
 
     def written(self) -> list[Held]:
-        """The Variables that get new values from it, of those parts that have begun."""
+        """The Variables that it assigns, for the parts that have started."""
         every = (i for part in self.parts for i in part.assigned)
         return [self.held[i] for i in every if i in self.held]
 
     def kept_by(self) -> dict[str, list[str]]:
-        """The tasks whose new values each holder keeps."""
+        """By holder: the tasks whose new values it keeps."""
         found: dict[str, list[str]] = {}
         for task, own in self.copies.items():
             found.setdefault(own.holder, []).append(task)
         return found
 
     def end(self) -> None:
-        """Nothing is to be waited for any more, and what was to be done at the end is done."""
+        """Mark the end: nothing is pending any more, and the cleanup is done."""
         self.ended = True
         self.done.put(None)
 

@@ -1,25 +1,25 @@
-"""Lanes: ways from a GPU of one task to a GPU of another, past the memory of the hosts.
+"""Lanes: paths from a GPU of one task to a GPU of another, without host memory.
 
-A lane goes one way, and has at each end a thread, which alone touches the communicator. It is
-opened when something is to be sent for the first time; until it is open, and where it cannot be,
-arrays go as those of the host. What tells of arrays on a lane goes over the connection over which
-the sender sends all else, so that double, late and lost messages are what they are without lanes:
-a message has the number that its arrays have on the lane, and both ends take them in the order of
-these numbers, each for itself. What has been announced is sent, and what has been announced is
-received, also when its run has been cancelled meanwhile. So each of two ends finds the other one.
+A lane has one direction, and a thread at each end, the only one to use the communicator. It is
+opened by the first transfer; until it is open, and if that fails,
+arrays go through host memory. Announcements of arrays on a lane use the sender's ordinary
+connection, so that duplicate, late and lost messages are handled as without lanes:
+a message has the number of its arrays on the lane, and both ends process them in the order of
+these numbers, independently. Announced arrays are always sent and
+received, even if their run has been cancelled meanwhile. So both ends always match.
 
-A kernel that waits for its other end can hold up what else its GPU does, and calls that wait for
-all of it, as freeing memory does. So of two GPUs the one with the higher name begins first, and
-tells; the other begins then. The sender says which that is when it opens the lane. A GPU therefore
-waits for lower ones alone, and there can be no ring of GPUs of which each waits for the next one.
-The first byte of a lane, with which both ends connect, both begin unasked.
+A kernel that waits for the other end can delay other work of its GPU, and calls that wait for
+all of it, such as freeing memory. So the GPU with the higher name starts first, and
+notifies the other, which starts then. The sender states which that is when it opens the lane. A
+GPU therefore only waits for lower ones, and there is no cycle of waiting GPUs.
+Both ends start the first byte of a lane, which connects them, without a notification.
 
 With its connection a lane ends at both ends, and the next connection has new ones. A lane that
-fails by itself stays closed: what was announced on it is lost, which the client is told, as where a
-connection has ended; from then on arrays go by way of the hosts. A thread that waits for a task
-that has died while the two connected may wait as long as the process lives, and nothing for it.
+fails by itself stays closed: announced arrays are lost, which is reported to the client, as for
+an ended connection; from then on arrays go through the hosts. A thread that waits for a task
+that died while the two connected may wait for the lifetime of the process, blocking nothing.
 
-The logic has run on a look-alike of CuPy's NCCL, and on no GPU yet.
+The logic has run on an emulation of CuPy's NCCL, and on no GPU yet.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from eagerflow.settings import set_unless_said, switched_off
 __all__ = ["SETTING", "Facts", "Lanes", "OnLane", "refused"]
 
 SETTING = "EAGERFLOW_NCCL"
-EAGER_LOOKS = 200  # whether something is over, one right after the other; then with pauses
+EAGER_LOOKS = 200  # polls without a pause; with pauses afterwards
 PAUSE_SECONDS = 5e-5
 NONE = "another kind of device"
 _log = logging.getLogger("eagerflow.cluster")
 Facts = dict[str, dict[str, Any]]
-"""Of the types of devices of a task: the library that goes past the host, and where they are."""
+"""By type of device of a task: the library for lanes, and the devices' identities."""
 
 
 def refused(own: Facts, other: Facts, source: Device, index: int) -> str:
-    """Why two tasks have no lane from a device to one of the same type; "" where they may."""
+    """Why two tasks have no lane between devices of the same type; "" if they can have one."""
     here, there = own.get(source.type), other.get(source.type)
     if here is None or there is None:
         return NONE
@@ -63,7 +63,7 @@ def refused(own: Facts, other: Facts, source: Device, index: int) -> str:
 
 
 class OnLane(NamedTuple):
-    """An array that goes over a lane: staged, so that the original may change."""
+    """An array to be sent over a lane: copied, so that the original may change."""
 
     lane: _SendingEnd
     staged: Any
@@ -73,14 +73,14 @@ class _LaneClosedError(Exception):
     """The lane has been closed."""
 
 
-# One lane ----------------------------------------------------------------------------------------
+# A single lane -----------------------------------------------------------------------------------
 
 
 class _End:
-    """One end of a lane, over whose connection both ends tell what they do.
+    """One end of a lane; both ends exchange messages about it over its connection.
 
-    ``leads`` says whether this end begins each transfer. ``failed`` is called with what has
-    happened where the lane fails by itself, ``lost`` where the connection has ended.
+    ``leads`` says whether this end starts each transfer. ``failed`` is called with a
+    message if the lane fails by itself, ``lost`` if the connection has ended.
     """
 
     sends = False
@@ -96,15 +96,15 @@ class _End:
         self.token, self.link = token, link
         self.is_open = False
         self.fate = ""
-        """Why it has been closed, "" while it has not."""
+        """The reason for its end, "" while it is open."""
         self._leads, self._failed, self._lost = leads, failed, lost
         self._orders: dict[int, Any] = {}
-        self._next = 1  # the number of the transfer that is the next one to begin
-        self._begun = 0  # the last one that the other end has begun, where it leads
+        self._next = 1  # the number of the next transfer to start
+        self._begun = 0  # the last transfer started by the other end, if that leads
         self._change = threading.Condition()
 
     def start(self, connect: Callable[[], Any]) -> None:
-        """Connect by a call that returns the end of a communicator, and carry what is ordered."""
+        """Connect with a call that returns the end of a communicator, and run transfers."""
         name = f"eagerflow lane with {self.link.peer}"
         threading.Thread(target=self._serve, args=(connect,), name=name, daemon=True).start()
 
@@ -122,7 +122,7 @@ class _End:
             pass
         except raised_here(EOFError):
             self._lost(self.link)
-        except raised_here(Exception) as error:  # of the library, or no memory
+        except raised_here(Exception) as error:  # an error of the library, or out of memory
             _log.debug("a lane has failed", exc_info=True)
             self._failed(self, f"{type(error).__name__}: {error}")
         finally:
@@ -131,7 +131,7 @@ class _End:
                 end.abort()
 
     def _taken(self) -> Any:
-        """The next order, when it is there and may begin."""
+        """Wait for the next transfer that is requested and may start."""
         with self._change:
             while not self.fate:
                 number = self._next
@@ -150,32 +150,32 @@ class _End:
         done()
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Tell the other end; EOFError where it has gone."""
+        """Send the other end a message; EOFError if it is closed."""
         self.link.send(message | {"lane": self.token})
 
     def _begin(self, end: Any, order: Any) -> Callable[[], None]:
-        """Begin a transfer; what to call when it is over."""
+        """Start a transfer; returns a function to call at its end."""
         raise NotImplementedError
 
     def _wait(self, end: Any) -> None:
-        """Return when what was begun is over."""
+        """Return when the started work has ended."""
         looks = 0
         while not end.is_done():
             if self.fate:
                 raise _LaneClosedError
             looks += 1
             time.sleep(0.0 if looks < EAGER_LOOKS else PAUSE_SECONDS)
-        if self.fate:  # a communicator that was aborted ends what it does, too
+        if self.fate:  # an aborted communicator ends its work, too
             raise _LaneClosedError
 
     def begun(self, number: int) -> None:
-        """The other end has begun a transfer, and all before it."""
+        """Note that the other end has started a transfer, and all before it."""
         with self._change:
             self._begun = max(self._begun, number)
             self._change.notify_all()
 
     def close(self, fate: str) -> bool:
-        """End the lane, if it has not ended; whether something may be lost so."""
+        """End the lane, if it has not ended; returns whether data may be lost."""
         with self._change:
             lost = not self.fate and (self.is_open or bool(self._orders))
             self.fate, self.is_open = self.fate or fate, False
@@ -185,7 +185,7 @@ class _End:
 
 
 class _SendingEnd(_End):
-    """The end at which arrays go in."""
+    """The sending end."""
 
     sends = True
 
@@ -195,7 +195,7 @@ class _SendingEnd(_End):
         self.sent_bytes = 0
 
     def announce(self, arrays: list[Any], link: Connection) -> int:
-        """Send arrays, which are staged, of a message over a connection; their number here."""
+        """Send the staged arrays of a message over a connection; returns their number here."""
         with self._change:
             fate = self.fate or ("" if link is self.link else "the connection was replaced")
             if fate:
@@ -212,12 +212,12 @@ class _SendingEnd(_End):
 
 
 class _ReceivingEnd(_End):
-    """The end at which arrays come out."""
+    """The receiving end."""
 
     def expect(
         self, number: int, specs: Sequence[Any], call: Callable[[Sequence[Any]], None]
     ) -> bool:
-        """Receive arrays of these shapes and dtypes, once, for a call; False where it is closed."""
+        """Receive arrays of these shapes and dtypes, once, for a call; False if it is closed."""
         with self._change:
             if not self.fate and number >= self._next:
                 self._orders.setdefault(number, (specs, call))
@@ -231,14 +231,14 @@ class _ReceivingEnd(_End):
 
 
 class _Gathering:
-    """The arrays of a message, of which some are still to come."""
+    """The arrays of a message, some of them pending."""
 
     def __init__(self, arrays: list[Any], count: int, call: Callable[[list[Any]], None]) -> None:
         self._arrays, self._missing, self._call = arrays, count, call
         self._lock = threading.Lock()
 
     def put(self, positions: Sequence[int], arrays: Sequence[Any]) -> None:
-        """Those of one lane are there."""
+        """Add the arrays received on one lane."""
         with self._lock:
             for at, array in zip(positions, arrays, strict=True):
                 self._arrays[at] = array
@@ -252,9 +252,9 @@ class _Gathering:
 
 
 class Lanes:
-    """The lanes of a task, ``name``, with others.
+    """The lanes of a task, ``name``, to and from others.
 
-    ``broken`` is called with the name of a task and what has happened where a lane has failed.
+    ``broken`` is called with the name of a task and a message if a lane has failed.
     """
 
     def __init__(self, name: str, broken: Callable[[str, str], None]) -> None:
@@ -263,15 +263,15 @@ class Lanes:
         self.peers: dict[str, Facts] = {}
         self._out: dict[tuple[str, Device, int], _SendingEnd] = {}
         self._ends: dict[Connection, dict[str, _End]] = {}
-        """All ends of each connection that has not ended, also closed ones."""
+        """All ends of each open connection, including closed ones."""
         self._lock = threading.Lock()
 
-    # What there is -----------------------------------------------------------------------------
+    # Available libraries -----------------------------------------------------------------------
 
     def begin(self, counts: Mapping[str, int], machine: str, near: bool) -> Facts:
-        """Look for libraries that go past the host, for so many devices of each type.
+        """Find libraries for lanes, for the given number of devices of each type.
 
-        ``near`` says that no other machine is to reach this task.
+        ``near`` says that no other machine needs to reach this task.
         """
         if near:
             set_unless_said("NCCL_SOCKET_IFNAME", "lo")
@@ -279,7 +279,7 @@ class Lanes:
             try:
                 backend = as_device(f"{kind}:0").backend
             except EagerflowError:
-                continue  # the user of such a device is told
+                continue  # reported to the user of such a device
             if backend.peers is None:
                 continue
             missing = backend.peers.missing
@@ -297,7 +297,7 @@ class Lanes:
         return self.own
 
     def refusal(self, peer: str, source: Device, index: int) -> str:
-        """Why no lane can go from a device to that of a task with an index; "" where one can."""
+        """Why no lane can go from a device to that of a task with an index; "" if one can."""
         why = refused(self.own, self.peers.get(peer, {}), source, index)
         found = self._out.get((peer, source, index))
         if why or found is None or not found.fate:
@@ -305,8 +305,8 @@ class Lanes:
         return f"{self.own[source.type]['library']}: {found.fate}"
 
     def ways(self) -> list[tuple[str, str, str, str, int]]:
-        """From each device to each of other tasks that has a library: its name, or why not, and
-        the bytes that have gone.
+        """From each device to each of other tasks with a library: its name, or the reason against
+        it, and the bytes sent.
         """
         rows = []
         others = {peer: facts for peer, facts in self.peers.items() if peer != self._name}
@@ -335,7 +335,7 @@ class Lanes:
     def staged(
         self, link: Connection, source: Device, index: int, array: Any, dtype: Any
     ) -> OnLane | None:
-        """An array on its way over a lane; None where it is to go by way of the host."""
+        """An array staged for a lane; None if it must go through the host."""
         if not array.size:
             return None
         lane = self._out.get((link.peer, source, index)) or self._opened(link, source, index)
@@ -344,9 +344,9 @@ class Lanes:
         return OnLane(lane, source.backend.peers.staged(array, dtype))
 
     def announced(self, link: Connection, arrays: Sequence[Any]) -> list[Any]:
-        """Send those of a message's arrays that go over lanes; what tells of them.
+        """Send the arrays of a message that use lanes; returns their announcements.
 
-        TaskLostError where a lane has been closed.
+        TaskLostError if a lane has been closed.
         """
         found: dict[_SendingEnd, list[int]] = {}
         for at, one in enumerate(arrays):
@@ -360,7 +360,7 @@ class Lanes:
         return rows
 
     def _opened(self, link: Connection, source: Device, index: int) -> _SendingEnd | None:
-        """A new lane, which is not open yet."""
+        """A new lane, still to be opened."""
         if self.refusal(link.peer, source, index):
             return None
         key = link.peer, source, index
@@ -384,7 +384,7 @@ class Lanes:
     # Receiving ---------------------------------------------------------------------------------
 
     def handle(self, link: Connection, message: dict[str, Any]) -> None:
-        """What the other end of a lane says over its connection."""
+        """Handle a message about a lane from its other end."""
         token = message["lane"]
         lane = self._ends.get(link, {}).get(token)
         if "open" in message and lane is None:
@@ -397,7 +397,7 @@ class Lanes:
     def _open(
         self, link: Connection, token: str, kind: str, own: int, leads: bool, key: str
     ) -> None:
-        """Be the other end of a new lane, at a device of this task."""
+        """Open the receiving end of a new lane, at a device of this task."""
         lane = _ReceivingEnd(token, link, leads, self._fail, self.lose)
         with self._lock:
             self._ends.setdefault(link, {})[token] = lane
@@ -411,9 +411,9 @@ class Lanes:
         arrays: list[Any],
         call: Callable[[list[Any]], None],
     ) -> bool:
-        """Call a function with all arrays of a message, when those of lanes are there, too.
+        """Call a function with all arrays of a message, once those on lanes have arrived, too.
 
-        False where one of these lanes is closed, so that they will never be.
+        False if one of these lanes is closed, so that they will never arrive.
         """
         for at in sorted(at for row in rows for at in row[2]):
             arrays.insert(at, None)
@@ -426,10 +426,10 @@ class Lanes:
             whole &= isinstance(lane, _ReceivingEnd) and lane.expect(number, wanted, put)
         return whole
 
-    # The end -----------------------------------------------------------------------------------
+    # Closing -----------------------------------------------------------------------------------
 
     def _fail(self, lane: _End, words: str) -> None:
-        """A lane has failed by itself: what it was to carry is lost, and it stays closed."""
+        """Handle the failure of a lane: its pending arrays are lost, and it stays closed."""
         lost = lane.close(words)
         with suppress(EOFError):  # the connection has ended, which its thread notices
             lane.tell({"closed": words})
@@ -437,7 +437,7 @@ class Lanes:
             self._broken(lane.link.peer, f"sends no more from GPU to GPU: {words}")
 
     def lose(self, link: Connection) -> None:
-        """A connection has ended: its lanes end, and others may be opened."""
+        """Handle the end of a connection: its lanes end, and others may be opened."""
         with self._lock:
             ends = self._ends.pop(link, {})
             self._out = {key: lane for key, lane in self._out.items() if lane.link is not link}

@@ -1,6 +1,6 @@
-"""Links: what the devices of tasks can do, and what it costs to send between them, by timing.
+"""Links: measured performance of the devices of tasks, and of transfers between them.
 
-Between GPUs of two tasks that a library connects (``lanes.py``) a link has a rate of its own.
+Links between GPUs of two tasks that a library connects (``lanes.py``) have separate rates.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from eagerflow.devices import Device
 __all__ = ["link_between", "measured"]
 
 SMALL_BYTES, LARGE_BYTES, COUNT = 64, 1 << 20, 9
-LARGE_LANE_BYTES = 1 << 24  # which takes long enough also where a second brings 400 GB
+LARGE_LANE_BYTES = 1 << 24  # large enough for reliable timing at 400 GB per second
 _known: dict[tuple[str, ...], Link | None] = {}
-"""By the machines of two tasks, and a library that goes past them; None where it does not."""
+"""By the machines of two tasks, and the library for lanes; None for the ordinary path."""
 
 
 def measured(client: Client, devices: Sequence[Device]) -> CostModel:
-    """What ops and transfers cost on devices of tasks.
+    """The costs of ops and transfers on devices of tasks.
 
-    Alike tasks of one machine are measured once: their rates by the task itself, which keeps them
-    on disk, links between two tasks of each two machines by sending back and forth.
+    Equal tasks of one machine are measured once: their rates by the task itself, which caches them
+    on disk, links between two tasks of each pair of machines by sending back and forth.
     """
     machines = {name: task.address["machine"] for name, task in client.tasks.items()}
     rates: dict[str, Rates] = {}
@@ -54,7 +54,7 @@ def measured(client: Client, devices: Sequence[Device]) -> CostModel:
 
 
 def link_between(client: Client, source: Device, target: Device) -> Link:
-    """What joins two devices of different tasks: a library between GPUs, or else their hosts."""
+    """The link between two devices of different tasks: a library for GPUs, or else the hosts."""
     tasks = client.tasks[source.task], client.tasks[target.task]
     machines = [task.address["machine"] for task in tasks]
     hosts = _measured(client, source, target, *machines)
@@ -79,7 +79,7 @@ def _hosts(client: Client, source: Device, target: Device) -> Link:
 
 
 def _lane(client: Client, source: Device, target: Device) -> Link | None:
-    """The way from GPU to GPU, from which the answer comes by way of the hosts."""
+    """The direct path from GPU to GPU; the answer goes through the hosts."""
     back = _hosts(client, target, source).latency
     ends = [str(source), target.index]
     times = _times(client, source, target, LARGE_LANE_BYTES, ends)
@@ -91,7 +91,7 @@ def _lane(client: Client, source: Device, target: Device) -> Link | None:
 
 
 def _times(client: Client, source: Device, target: Device, large: int, ends: Any) -> list[float]:
-    """Seconds for few bytes and for many, there and back; not both where the way is not open."""
+    """Seconds for few bytes and for many, there and back; incomplete if the lane is not open."""
     message = {
         "do": "measure",
         "peer": target.task,

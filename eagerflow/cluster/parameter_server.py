@@ -1,4 +1,4 @@
-"""Parameter servers: weights lie with servers, and workers compute gradients for them."""
+"""Parameter servers: servers keep the weights, and workers compute gradients for them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from eagerflow.variable import Variable
 
 __all__ = ["ParameterServer"]
 
-PARTS = 3  # of a step: it is pulled, computed and pushed
-QUEUE = 2  # batches that wait for a worker, before the next one has to wait
+PARTS = 3  # of a step: pull, compute and push
+QUEUE = 2  # pending batches of a worker, before the caller has to wait
 
 
 class ParameterServer(DataParallel):
@@ -38,23 +38,23 @@ class ParameterServer(DataParallel):
 
     ``cluster`` has tasks of the jobs ``worker`` and ``ps``; or ``devices`` and ``servers`` name
     devices of this process. With ``mode="synchronous"`` each batch is split over the workers, and
-    the servers add up what they send, in their order: the numbers are those of DataParallel. With
-    ``"asynchronous"`` each batch goes to one worker, whose gradients change the weights when they
-    come; ``staleness`` is how many steps a worker may be ahead of the slowest one that has work,
-    None for any number. ``min_shard_bytes`` is as for DataParallel: large tables are divided over
-    the servers by rows. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
-    training: the same steps come in the same order then, and give the same bits.
+    the servers add up their gradients, in order: the numbers are those of DataParallel. With
+    ``"asynchronous"`` each batch goes to one worker, and its gradients change the weights on
+    arrival; ``staleness`` is how many steps a worker may be ahead of the slowest busy one,
+    None for no limit. ``min_shard_bytes`` is as for DataParallel: large tables are divided over
+    the servers by rows. ``schedule`` lists Events, from ``strategy.schedule`` of another
+    training: the same steps then run in the same order, and give the same bits.
 
     With ``backup_workers=k`` a synchronous step waits for all workers but k, and drops the
-    gradients of those that come later, with what they have counted: it is a step on the examples
+    gradients of late ones, with their counts: it is a step on the examples
     of the others. ``strategy.schedule`` has the workers that counted, ``strategy.dropped`` how
     often each was late. Source: Chen and others, "Revisiting distributed synchronous SGD", 2016.
 
-    Steps of asynchronous training give None, and go on beside the program; ``merge``, which
-    ``fit`` calls after each epoch, waits for them, and raises the first error of a worker. What a
-    program changes itself between two merges is seen after the second one. What a server loses is
-    taken from the last checkpoint that was saved with the strategy, if there is one, with a
-    warning; a lost worker's step is made again. Source: Ho and others,
+    Steps of asynchronous training return None, and run in the background; ``merge``, which
+    ``fit`` calls after each epoch, waits for them, and raises the first error of a worker. Changes
+    by the program between two merges are visible after the second one. Values lost with a server
+    are restored from the last checkpoint saved with the strategy, if there is one, with a
+    warning; a lost worker's step is repeated. Source: Ho and others,
     "More effective distributed ML via a stale synchronous parallel parameter server", 2013.
 
     >>> ef.set_logical_devices("cpu", 2)
@@ -117,12 +117,12 @@ class ParameterServer(DataParallel):
 
     @property
     def schedule(self) -> tuple[Event, ...]:
-        """What has come when so far: of asynchronous training, or of workers with backups."""
+        """The order of events so far: of asynchronous training, or of workers with backups."""
         return tuple((self._backups or self._order).past)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """How often each worker came too late to count, by its device."""
+        """The number of times each worker was too late to count, by its device."""
         counts = self._backups.dropped if self._backups else [0] * self.replicas
         return dict(zip(self.devices[: self.replicas], counts, strict=True))
 
@@ -134,7 +134,7 @@ class ParameterServer(DataParallel):
         return super().graphs + (self._backups.graphs if self._backups else self._graphs)
 
     def step(self, f: Callable[..., Any]) -> Any:
-        """A function that makes a step of the workers, of one that makes a step on a batch."""
+        """A function that makes a step of the workers, from one that makes a step on a batch."""
         if self._backups is not None:
             return BackedStep(self, f, self._backups)
         return super().step(f) if self.mode == "synchronous" else _Step(self, f)
@@ -145,7 +145,7 @@ class ParameterServer(DataParallel):
         return counted if any(counted) else None
 
     def merge(self) -> None:
-        """Wait for all steps, and bring the values into the users' Variables."""
+        """Wait for all steps, and merge the values into the users' Variables."""
         if self.mode == "synchronous":
             super().merge()
             if self._backups is not None:
@@ -170,9 +170,9 @@ class ParameterServer(DataParallel):
             self._is_fresh = True
 
     def submit(self, parts: _Planned, inputs: Sequence[Any], worker: int) -> None:
-        """Let a worker make a step; waits while it has enough to do."""
+        """Queue a step of a worker; waits while its queue is full."""
         self._order.raise_error()
-        if self._is_fresh:  # nothing is at work
+        if self._is_fresh:  # no work is active
             self._is_fresh = False
             self.shadows.push(self._local, self._pulled)
             self.tables.push()
@@ -181,7 +181,7 @@ class ParameterServer(DataParallel):
         self._workers[worker].put(parts, inputs)
 
     def use(self, parts: Parts) -> None:
-        """Let ``merge`` bring what a step's graphs change, and ``graphs`` show them."""
+        """Include a step's graphs in ``merge`` and ``graphs``."""
         self._local.update(dict.fromkeys(parts.local))
         self._graphs += parts[:3]
         self._pulled.update((cell.variable, None) for cell in parts.push.cells)
@@ -190,24 +190,24 @@ class ParameterServer(DataParallel):
     # Checkpoints and losses ------------------------------------------------------------------
 
     def changed_by_replicas(self) -> list[Variable]:
-        """The Variables that each replica has changed for itself."""
+        """The Variables that replicas change separately."""
         return super().changed_by_replicas() if self.mode == "synchronous" else [*self._local]
 
     def snapshot(
         self, variables: Mapping[str, Variable], here: Collection[str], folder: str, prefix: str
     ) -> Snapshot:
-        """The merged values of Variables as they are now: of asynchronous steps between two pushes.
+        """The current merged values of Variables: of asynchronous steps between two pushes.
 
-        When they are a checkpoint, asynchronous training takes from it what a server loses.
+        Once they are a checkpoint, asynchronous training restores values lost by a server from it.
         """
-        with self._order.changed:  # which is held by each pull and push
+        with self._order.changed:  # held by each pull and push
             made = super().snapshot(variables, here, folder, prefix)
             steps = sum(self._order.steps)
         made.saved = lambda path: self._restoring.note(path, variables, steps)
         return made
 
     def pull(self, variables: Sequence[Variable]) -> None:
-        """Bring the newest values of Variables from the tasks, or what stands for lost ones."""
+        """Copy the newest values of Variables from the tasks, or replacements of lost ones."""
         try:
             super().pull(variables)
         except TaskLostError:
@@ -216,17 +216,17 @@ class ParameterServer(DataParallel):
             super().pull(variables)
 
     def is_replaceable(self, place: Device) -> bool:
-        """As for DataParallel: of workers in step, not of servers.
+        """As for DataParallel: of synchronous workers, not of servers.
 
-        Others have nothing for themselves that pushes do not change, or are restored.
+        Others have no separate state that pushes do not change, or it is restored.
         """
         in_step = self.mode == "synchronous" and self._backups is None
         return in_step and str(place) in self.devices[: self.replicas]
 
     def restored(self) -> bool:
-        """Whether asynchronous training can go on after a loss: what was lost has a value again.
+        """Whether asynchronous training can continue after a loss: all lost values are replaced.
 
-        A training that repeats another one cannot, as it would have other numbers.
+        A training that repeats a schedule cannot, as its numbers would differ.
         """
         if self.cluster is None or self.mode == "synchronous" or self._order.repeats:
             return False
@@ -237,11 +237,11 @@ class ParameterServer(DataParallel):
             return self._restoring.restore(client, servers, self._workers_own, steps)
 
     def losses(self, worker: int) -> int:
-        """How often a worker has lost what it had for itself."""
+        """The number of times a worker has lost its separate state."""
         return self._restoring.losses[as_device(self.devices[worker]).task]
 
     def give_up(self) -> None:
-        """Let go of steps that were not made, as training goes on from another state."""
+        """Drop pending steps, as training continues from another state."""
         if self._backups is not None:
             self._backups.count_anew()
         if self.mode == "asynchronous":
@@ -252,7 +252,7 @@ class ParameterServer(DataParallel):
 
 
 def _check_mode(mode: str, staleness: int | None) -> None:
-    """ArgumentError for modes and bounds that cannot be."""
+    """Raise ArgumentError for invalid modes and bounds."""
     if mode not in ("synchronous", "asynchronous"):
         raise ArgumentError(
             f"{mode!r} is not a choice",
@@ -278,10 +278,10 @@ def _check_mode(mode: str, staleness: int | None) -> None:
 
 
 def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
-    """ArgumentError where so many workers cannot be late, or nothing could be repeated."""
+    """Raise ArgumentError for an invalid number of backups, or an impossible repetition."""
     if repeats and mode == "synchronous" and count == 0:
         raise ArgumentError(
-            "all workers come in one order in each step: there is nothing to repeat",
+            "all workers run in a fixed order in each step: there is nothing to repeat",
             op="ParameterServer",
             argument="schedule",
             hint="mode='asynchronous', or backup_workers",
@@ -301,7 +301,7 @@ def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
 
 
 class _Planned(NamedTuple):
-    """What runs the parts of a worker's step."""
+    """The runners for the parts of a worker's step."""
 
     pull: Any
     compute: Any
@@ -310,7 +310,7 @@ class _Planned(NamedTuple):
 
 
 class _Order:
-    """When workers may pull and push: as fast as can be, within a bound, or as a schedule says."""
+    """Decides when workers may pull and push: at once, within a bound, or by a schedule."""
 
     def __init__(
         self, workers: int, staleness: int | None, schedule: Iterable[Event] | None
@@ -319,7 +319,7 @@ class _Order:
         self.changed = threading.Condition()
         self.steps = [0] * workers
         self.waiting = [0] * workers
-        """Batches that each worker has been given, and not yet pushed."""
+        """Batches given to each worker, and not yet pushed."""
         self._staleness = staleness
         self._future = None if schedule is None else events_of(schedule, workers)
         if self._future is not None:
@@ -329,7 +329,7 @@ class _Order:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """A block in which no more batches come."""
+        """A block without new batches."""
         try:
             with self.changed:
                 self._is_ending = True
@@ -339,7 +339,7 @@ class _Order:
             self._is_ending = False
 
     def fail(self, error: BaseException) -> None:
-        """Begin nothing more; the error is re-raised in the training thread."""
+        """Start nothing more; the error is re-raised in the training thread."""
         with self.changed:
             self._error = self._error or error
             self.changed.notify_all()
@@ -352,22 +352,22 @@ class _Order:
             raise error
 
     def forget_error(self) -> None:
-        """What is done next has nothing to do with what has failed."""
+        """Drop the error, which is unrelated to later work."""
         self._error = None
 
     @property
     def repeats(self) -> bool:
-        """Whether a schedule says what comes when."""
+        """Whether a schedule decides the order."""
         return self._future is not None
 
     @property
     def waits_for_idle(self) -> bool:
-        """Whether a schedule waits for a worker that has nothing to do."""
+        """Whether a schedule waits for an idle worker."""
         future = self._future
         return future is not None and len(future) > 0 and not self.waiting[future[0].worker]
 
     def idle_error(self) -> SessionError:
-        """The error of a schedule that waits for a worker to which nothing more comes."""
+        """The error of a schedule that waits for a worker without further batches."""
         assert self._future
         return SessionError(
             f"the schedule waits for worker {self._future[0].worker}, which has nothing to do",
@@ -378,7 +378,7 @@ class _Order:
         )
 
     def take_back(self, worker: int) -> None:
-        """The worker's last pull does not count, as it pulls again."""
+        """Undo the worker's last pull, as it pulls again."""
         with self.changed:
             own = [i for i, event in enumerate(self.past) if event.worker == worker]
             if own and self.past[own[-1]].what == "pull":
@@ -390,7 +390,7 @@ class _Order:
         return self._error is not None
 
     def moment(self, what: str, worker: int, run: Callable[[], Any]) -> bool:
-        """Run at the moment that is due for it, alone; False where training has failed."""
+        """Run exclusively when it is due; False if training has failed."""
         event = Event(what, worker)
         with self.changed:
             self.changed.wait_for(lambda: self.has_failed or self._is_due(event))
@@ -420,7 +420,7 @@ class _Order:
 
 
 class _Worker:
-    """The thread that leads a worker through its steps."""
+    """A worker's thread, which runs its steps."""
 
     def __init__(self, number: int, order: _Order, strategy: ParameterServer) -> None:
         self._number, self._order, self._strategy = number, order, strategy
@@ -428,7 +428,7 @@ class _Worker:
         self._thread: threading.Thread | None = None
 
     def put(self, parts: _Planned, inputs: Sequence[Any]) -> None:
-        """Add a step, when there is room."""
+        """Queue a step, when there is space."""
         order = self._order
         with order.changed:
             order.changed.wait_for(
@@ -436,13 +436,13 @@ class _Worker:
             )
             if order.has_failed:
                 return
-            if len(self._tasks) >= QUEUE:  # the next caller gets nothing while this one waits
+            if len(self._tasks) >= QUEUE:  # the next caller waits as well
                 order.fail(order.idle_error())
                 return
             self._tasks.append((parts, inputs))
             order.waiting[self._number] += 1
             order.changed.notify_all()
-            if self._thread is None:  # it ends when there is nothing to do
+            if self._thread is None:  # it ends when it is idle
                 name = f"eagerflow worker {self._number}"
                 self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
                 self._thread.start()
@@ -470,7 +470,7 @@ class _Worker:
                 order.fail(error)
 
     def _make(self, parts: _Planned, inputs: Sequence[Any]) -> None:
-        """One step; what of it was lost with a task is made again."""
+        """Make one step; parts lost with a task are repeated."""
         left, done = self._strategy.retries, 0
         known = self._strategy.losses(self._number)
         while done < PARTS:
@@ -488,7 +488,7 @@ class _Worker:
                 self._order.take_back(self._number)
 
     def _part(self, parts: _Planned, inputs: Sequence[Any], number: int, losses: int) -> bool:
-        """Pull, compute or push; False where training has failed."""
+        """Pull, compute or push; False if training has failed."""
         if number == 0:
             asked = [inputs[i] for i in parts.pulled_by]
             return self._order.moment("pull", self._number, lambda: parts.pull.run(asked))
@@ -505,7 +505,7 @@ class _Worker:
 
 
 class _Step:
-    """A step that workers make one beside the other; made by ``strategy.step``."""
+    """A step that workers make independently; made by ``strategy.step``."""
 
     def __init__(self, strategy: ParameterServer, f: Callable[..., Any]) -> None:
         self._strategy = strategy
@@ -526,7 +526,7 @@ class _Step:
         found = self._planned.get((id(graph), worker))
         if found is None:
             own = self._strategy
-            own.merge()  # new shadows are made of what the Variables hold now
+            own.merge()  # new shadows copy the current values of Variables
             assert own.homes is not None
             (step,) = own.tables.arranged([graph], own.homes)
             assert step is not None

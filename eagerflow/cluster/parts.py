@@ -1,8 +1,8 @@
-"""Parts: what each task of a cluster has to do of a graph that was cut.
+"""Parts: the work of each task of a cluster for a graph that was cut.
 
-A part is data: its pieces as saved graphs, and a text that says by numbers which values they read
-and make, what is sent to which task and what is received. A task makes a program of it, which the
-executor of one machine runs; what others send makes its tasks ready, and no thread waits for it.
+A part is data: its pieces as saved graphs, and a text that lists by numbers the values they read
+and make, and the values to send and receive. A task makes a program of it, for the
+executor of one machine; received values make its tasks ready, and no thread waits for them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from eagerflow.runtime import shared_memory
 
 __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 
-INLINE_BYTES = 1 << 15  # up to which a value is sent by the thread that has made it
-BUCKET_BYTES = 4 << 20  # from which a message of several values takes no more
+INLINE_BYTES = 1 << 15  # larger values are not sent by the thread that has made them
+BUCKET_BYTES = 4 << 20  # a message of several values takes no more from this size
 QUICK_SECONDS = 3e-5  # of a piece that the thread of a connection may run itself
 RUN = "run"
-"""The entry of a part's program that is the run itself: what is sent carries its number."""
+"""The entry of a part's program that is the run itself: messages carry its number."""
 
 
 class Part(NamedTuple):
-    """What one task has to do, and how that belongs to the whole.
+    """The work of one task, and its relation to the whole.
 
-    ``feeds`` are the positions of the graph's inputs that it gets, ``variables`` those of the
-    cells that lie there, ``finals`` of the outputs that it returns, and behind these of the cells
-    whose new values the client gets with them, ``assigned`` of all that it has new values for.
-    ``text`` and ``arrays`` go to the task.
+    ``feeds`` are the indices of the graph's inputs that it gets, ``variables`` those of the
+    cells on it, ``finals`` those of the outputs that it returns, followed by the cells
+    whose new values it also returns, ``assigned`` those of all cells that it assigns.
+    ``text`` and ``arrays`` are sent to the task.
     """
 
     task: str
@@ -58,7 +58,7 @@ class Part(NamedTuple):
 
 
 class _Making:
-    """A part that is being made."""
+    """A part under construction."""
 
     def __init__(self, task: str) -> None:
         self.task = task
@@ -79,7 +79,7 @@ class _Making:
         }
 
     def made(self) -> Part:
-        """The part, with a hash of all that goes to the task."""
+        """The part, with a hash of all data sent to the task."""
         data = hashlib.blake2b(json.dumps(self.rows, sort_keys=True).encode())
         for array in self.arrays:
             data.update(f"{array.dtype} {array.shape}".encode())
@@ -89,7 +89,7 @@ class _Making:
 
 @dataclass
 class _Bucket:
-    """Values that are sent as one message: as the one end has them, and as the other."""
+    """Values sent as one message: as named at the one end, and at the other."""
 
     sent: list[Any]
     received: list[Any]
@@ -97,7 +97,7 @@ class _Bucket:
 
 
 class _Dividing:
-    """A graph in pieces on its way to parts."""
+    """Converts a graph in pieces to parts."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class _Dividing:
         self.buckets: dict[Any, _Bucket] = {}
         self.read = {v for p in division.pieces for v in p.graph.inputs}
         self.assigned = [cell.assigned for cell in graph.cells if cell.assigned is not None]
-        self.returned: dict[Value, Value] = {}  # what is received to be returned, as it was sent
+        self.returned: dict[Value, Value] = {}  # by received value to return: the sent value
 
     def number(self, value: Value) -> int:
         """A value's number, the same in all parts."""
         return self.numbers.setdefault(value, len(self.numbers))
 
     def device(self, value: Value) -> Device:
-        """Where a value is."""
+        """The device of a value."""
         return self.devices[self.division.places[value]]
 
     def parts(self) -> list[Part]:
-        """The parts of all tasks that have something to do."""
+        """The parts of all tasks with work."""
         graph = self.division.graph
         for piece in self.division.pieces:
             self._piece(piece)
@@ -154,7 +154,7 @@ class _Dividing:
         return [making.made() for making in busy]
 
     def _in_order_of_making(self) -> list[tuple[int, Cut]]:
-        """The cuts with their numbers: messages are of what is made in a row."""
+        """The cuts with their numbers: messages hold values made consecutively."""
         made = [v for p in self.division.pieces for v in p.graph.outputs]
         order = {v: i for i, v in enumerate(made)}
         cuts = enumerate(self.division.cuts)
@@ -178,9 +178,9 @@ class _Dividing:
         )
 
     def _cut(self, i: int, given: Value, arrived: Value, source: Device, target: Device) -> None:
-        """A value that crosses devices: within a task, between tasks, or from and to the client."""
+        """Handle a value that crosses devices: within a task, between tasks, or with the client."""
         if arrived not in self.read and arrived not in self.assigned:
-            self.returned[arrived] = given  # the client gets it from where it is
+            self.returned[arrived] = given  # the client gets it from its own device
             return
         if given in self.fed:
             self._entry("feeds", self.fed[given], arrived, target)
@@ -196,13 +196,13 @@ class _Dividing:
         bucket.received.append([ends[1], str(target), dtype])
 
     def _bucket(self, i: int, value: Value, source: str, target: str) -> _Bucket:
-        """The message that a value goes with: that of others of its piece, while it has room."""
+        """The message of a value: that of other values of its piece, while it has space."""
         size, maker = nbytes(value), self.makers.get(value)
         small = size <= INLINE_BYTES
         early = value in self.published
         key = source, target, maker, small, early
         found = self.buckets.get(key)
-        alone = early if small else maker is None  # what is little leaves early to be there early
+        alone = early if small else maker is None  # small values leave early to arrive early
         if found is None or found.bytes >= BUCKET_BYTES or alone:
             found = self.buckets[key] = _Bucket([], [])
             inline = small and not early
@@ -232,7 +232,7 @@ def parts_of(
     transfer: str | None = None,
     following: Collection[int] = (),
 ) -> list[Part]:
-    """The parts of a graph in pieces; ``transfer`` is the dtype that float32 is sent as.
+    """The parts of a graph in pieces; ``transfer`` is the dtype in which float32 is sent.
 
     The new values of the cells at the positions ``following`` are returned to the client.
     """
@@ -243,14 +243,14 @@ def parts_of(
 
 
 class Receive(NamedTuple):
-    """A message from another task: its number, and the values that it brings with their dtypes."""
+    """A message from another task: its number, and its values with their dtypes."""
 
     number: int
     values: list[tuple[Any, Any]]
 
 
 class LoadedPart(NamedTuple):
-    """A part as the program that a task runs."""
+    """A part as the program run by a task."""
 
     program: Program
     receives: list[Receive]
@@ -260,7 +260,7 @@ class LoadedPart(NamedTuple):
 
 
 class _Loading:
-    """A part on its way to a program."""
+    """Converts a part to a program."""
 
     def __init__(
         self, text: Mapping[str, Any], arrays: Sequence[Any], is_near: Callable[[str], bool]
@@ -270,18 +270,18 @@ class _Loading:
         self.graphs, self.constants = arrays[:count], arrays[count:]
         self.tasks: list[Task] = []
         self.entries: list[Any] = [RUN]
-        self.same: dict[Any, Any] = {}  # of what is moved, the value that has its memory
+        self.same: dict[Any, Any] = {}  # by moved value: the value with its memory
         self.published = {x for *_, own in text["pieces"] for x in own}
         self.sent = {x for *_, rows in text["sends"] for x, *_ in rows}
 
     def find(self, value: Any) -> Any:
-        """The value whose memory one has."""
+        """The value that owns the memory of a value."""
         while value in self.same:
             value = self.same[value]
         return value
 
     def loaded(self) -> LoadedPart:
-        """The program, and what it needs of a run."""
+        """The program, with the data it needs for a run."""
         text = self.text
         for given, arrived, source, target in text["moves"]:
             self._move(given, arrived, as_device(source), as_device(target))
@@ -302,7 +302,7 @@ class _Loading:
         for number, peer, inline, rows in text["sends"]:
             values = [self.find(value) for value, *_ in rows]
             ends = [_sent_from(*row) for _, *row in rows]
-            # What others read where it lies is told of sooner than another thread is woken.
+            # A message about data read in place is sent faster than another thread is woken.
             inline = inline or (self.is_near(peer) and all(end.place.backend.host for end in ends))
             sends.setdefault(values[0], []).append(Send(number, peer, inline, values, ends))
         for row, data in zip(text["pieces"], self.graphs, strict=True):
@@ -332,7 +332,7 @@ class _Loading:
         self.tasks.append(task)
 
     def _landing(self, value: Any, place: Device) -> Any:
-        """The value as which one arrives from outside: in the host's memory first."""
+        """The value under which an external one arrives: in host memory first."""
         if place.backend.host:
             return value
         landing = f"{value} on the host"
@@ -353,8 +353,8 @@ class _Loading:
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))
         made = (*task.outputs, *task.published)
         own = [one for x in made for one in sends.get(x, ()) if one.inline]
-        # Threads that take messages send none to tasks: each could wait for the other one. And what
-        # waits for another piece's middle is not run there.
+        # Threads that receive messages send none to tasks: they could block each other. And work
+        # that waits for a part of another piece is not run there.
         held_up = alone or own or published or not self.published.isdisjoint(task.inputs)
         task.quick = not held_up and _is_quick(piece)
         if own:
@@ -369,14 +369,14 @@ class _Loading:
 
 
 def _is_quick(piece: Piece) -> bool:
-    """Whether a piece is surely over at once: what it does is known by its sizes, and little."""
+    """Whether a piece is certainly short: its work is known by its sizes, and small."""
     known = all(n.op.views or not isinstance(n.op.scalar, Missing) for n in piece.nodes)
     return known and piece.seconds(TYPICAL) < QUICK_SECONDS
 
 
 class SentFrom(NamedTuple):
-    """How a value is sent: from where and as which dtype, and the index of the ``target`` where
-    that is a device of the same type, which may be reached without the host's memory.
+    """How a value is sent: from which device and as which dtype, and the index of the ``target`` if
+    that is a device of the same type, which may be reachable without host memory.
     """
 
     place: Device
@@ -401,7 +401,7 @@ class Send(NamedTuple):
 
 
 _Placed = list[tuple[Send, list[int]]]
-"""Messages, with the places of their values among those that a piece makes."""
+"""Messages, with the indices of their values among a piece's results."""
 
 
 def _places(sends: Iterable[Send], values: Sequence[Any]) -> _Placed:
@@ -412,7 +412,7 @@ def _places(sends: Iterable[Send], values: Sequence[Any]) -> _Placed:
 def _run_and_send(
     call: Callable[..., Any], at_end: _Placed, on_the_way: _Placed, given: Sequence[Any]
 ) -> Sequence[Any]:
-    """Run a piece, and send what it makes: as soon as it is published, or when it is over."""
+    """Run a piece, and send its results: as soon as they are published, or at its end."""
     *arrays, run = given
     failed: list[Exception] = []
     if on_the_way:
@@ -434,7 +434,7 @@ def _publish_and_send(
     position: int,
     array: Any,
 ) -> None:
-    """Send the messages of which this was the last value; an error is not that of its op."""
+    """Send the messages completed by this value; an error is not that of its op."""
     made[position] = array
     for one, places in sends:
         if position in places and all(i in made for i in places):
@@ -469,7 +469,7 @@ def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:
 def load(
     text: Mapping[str, Any], arrays: Sequence[Any], is_near: Callable[[str], bool]
 ) -> LoadedPart:
-    """A part as a program; FileFormatError for what is no saved graph.
+    """A part as a program; FileFormatError for an invalid saved graph.
 
     ``is_near`` says whether a task shares memory with this one.
     """

@@ -1,4 +1,4 @@
-"""Questions: what a client has asked of tasks and waits for."""
+"""Questions: a client's pending requests to tasks."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from eagerflow.runtime.channel import as_error
 
 __all__ = ["Question", "Questions"]
 
-POLL_SECONDS = 0.2  # between two looks whether the task is still there
+POLL_SECONDS = 0.2  # between two checks whether the task still exists
 Answer = tuple[dict[str, Any], list[Any]]
 
 
 class Question:
-    """One question to a task. ``is_served`` says whether any task would send it."""
+    """One question to a task. ``is_served`` says whether the sending thread is alive."""
 
     def __init__(self, number: int, connection: Connection, is_served: Callable[[], bool]) -> None:
         self.number, self._connection, self._is_served = number, connection, is_served
         self._found: SimpleQueue[Answer | Exception] = SimpleQueue()
 
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
-        """Send it; for the thread that sends all messages."""
+        """Send it; for the sending thread."""
         try:
             self._connection.send(message | {"ask": self.number}, arrays)
         except raised_here(EOFError):
             self.put(TaskLostError(f"{self._connection.peer} has gone"))
 
     def put(self, found: Answer | Exception) -> None:
-        """This is the answer, or the task's error."""
+        """Set the answer, or the task's error."""
         self._found.put(found)
 
     def answer(self, seconds: float | None = None) -> Answer:
-        """The answer; the task's error, or TaskLostError where it goes before it has answered.
+        """The answer; the task's error, or TaskLostError if it is lost before it has answered.
 
-        TimeoutError where it has not answered after so many ``seconds``.
+        TimeoutError if it has not answered after ``seconds``.
         """
         while True:
             try:
@@ -59,7 +59,7 @@ class Question:
 
 
 class Questions:
-    """The questions with a waiting caller, by number: the abandoned ones are gone."""
+    """The questions with a waiting caller, by number; abandoned ones are dropped."""
 
     def __init__(self, is_served: Callable[[], bool]) -> None:
         self._is_served = is_served
@@ -67,13 +67,13 @@ class Questions:
         self._open: WeakValueDictionary[int, Question] = WeakValueDictionary()
 
     def to(self, connection: Connection) -> Question:
-        """A new question to the task of a connection, which is still to be sent."""
+        """A new question to the task of a connection, still to be sent."""
         made = Question(next(self._numbers), connection, self._is_served)
         self._open[made.number] = made
         return made
 
     def answered(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """A task has answered."""
+        """Handle the answer of a task."""
         question = self._open.get(message.pop("answers"))
         if question is not None:
             failed = "error" in message

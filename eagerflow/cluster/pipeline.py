@@ -1,4 +1,4 @@
-"""Pipelines: each device has a part of the model, through which parts of a batch pass."""
+"""Pipelines: each device has a part of the model, and parts of a batch pass through them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Pipeline(DataParallel):
     """Trains with a part of the model on each device, its stage, and batches in micro-batches.
 
     Each batch is split into ``microbatches`` parts, which pass through the stages one after the
-    other, so that all stages are at work at once; the results are those of the whole batch.
+    other, so that all stages work in parallel; the results are those of the whole batch.
     ``cluster``, ``devices``, ``job``, ``loss``, ``numerics`` and ``transfer`` are as for
-    DataParallel: the devices are the stages, in their order. What stands in ``with ef.device(...)``
-    is of that stage, and what follows with it; where nothing is, the step is cut where the stages
-    take about the same time, by ``costs``, a CostModel, measured if not given.
+    DataParallel: the devices are the stages, in order. Code in ``with ef.device(...)``
+    belongs to that stage, with everything that follows from it; without any, the step is cut into
+    stages of about equal time, by ``costs``, a CostModel, measured if not given.
 
     With the ``schedule`` ``"one-forward-one-backward"`` stage i of n has at most n - i
-    micro-batches on their way; with ``"fill-drain"`` it takes all that come.
+    pending micro-batches; with ``"fill-drain"`` it takes all that come.
 
-    Raises what DataParallel raises, and ArgumentError for numbers that are none. Sources: Huang
+    Raises the errors of DataParallel, and ArgumentError for invalid numbers. Sources: Huang
     and others, "GPipe", 2019; Narayanan and others, "PipeDream", 2019.
 
     >>> ef.set_logical_devices("cpu", 3)
@@ -52,7 +52,7 @@ class Pipeline(DataParallel):
     (None, -1.0, 1.0)
     """
 
-    joins_rows = False  # gradients of micro-batches are added up one after the other
+    joins_rows = False  # gradients of micro-batches are added sequentially
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Pipeline(DataParallel):
         self._cuts: dict[tuple[str, ...], list[int]] = {}
 
     def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
-        """The graph for all devices, of those of the micro-batches."""
+        """The graph for all devices, from those of the micro-batches."""
         first = first_of(graphs)
         pins = pins_of(first, self.devices)
         positions = Positions(first, varying_in(first)[0], pins)
@@ -99,18 +99,18 @@ class Pipeline(DataParallel):
         return pipelined(own, self.devices, positions, stages, self._windows())
 
     def is_replaceable(self, place: Device) -> bool:
-        """Training does not go on without a stage, which no other task has."""
+        """Training cannot continue without a stage, which no other task has."""
         return False
 
     def _windows(self) -> list[int]:
-        """How many micro-batches that have not come back each stage may have."""
+        """The number of pending micro-batches that each stage may have."""
         count = len(self.devices)
         if self.schedule == "fill-drain":
-            return [self.replicas] * (count - 1) + [1]  # from the last one they come back at once
+            return [self.replicas] * (count - 1) + [1]  # at the last one they return at once
         return [count - stage for stage in range(count)]
 
     def _cut(self, positions: Positions) -> list[int]:
-        """Where stages begin; batches of other sizes are cut at the same places."""
+        """The first positions of stages; batches of other sizes are cut at the same ones."""
         key = tuple(node.op.name for node in positions.graph.nodes)
         if key not in self._cuts:
             model = self._costs or self._measured()
@@ -118,7 +118,7 @@ class Pipeline(DataParallel):
         return self._cuts[key]
 
     def _measured(self) -> CostModel:
-        """The costs of this process's devices, which stand for those of a cluster's."""
+        """The costs of this process's devices, also used for a cluster's."""
         if self.cluster is None:
             return calibrate(self.devices)
         place = current_device()

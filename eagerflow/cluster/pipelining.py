@@ -1,11 +1,11 @@
 """Pipelining: the graph of a step for several micro-batches, over the devices of its stages.
 
-Of a step that was captured as a replica's (``nn/replicas.py``) this makes one graph, in which each
-micro-batch has nodes of its own for what depends on it, on the devices of their stages. Means over
-replicas are sums in the order of the micro-batches, which grow while these pass. What a micro-batch
-changes for itself goes on to the next one, as if each had been a batch. A stage takes micro-batches
-in turn, and may hold one back until an earlier one has come back: ``after`` says so in the graph,
-with one more value to wait for.
+This converts a step captured for a replica (``nn/replicas.py``) to one graph, in which each
+micro-batch has separate nodes for values that depend on it, on the devices of their stages. Means
+over replicas are sums in the order of the micro-batches, accumulated as these pass. A Variable
+changed by one micro-batch is read by the next one, as if each had been a batch. A stage takes
+micro-batches in turn, and may delay one until an earlier one has returned: ``after`` expresses
+this in the graph, with an additional value to wait for.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def pipelined(
 ) -> Replicated:
     """The graph of a step for several micro-batches.
 
-    ``graphs`` are the step for each of them, which differ in sizes alone; ``positions`` and
-    ``stages`` are those of the first one, ``devices`` have a stage each, and ``windows`` say how
-    many micro-batches that have not come back a stage may have.
+    ``graphs`` are the step for each of them, which differ in sizes only; ``positions`` and
+    ``stages`` are those of the first one, ``devices`` have a stage each, and ``windows`` are
+    the numbers of pending micro-batches allowed for each stage.
     """
     return _Pipelining(graphs, devices, positions, stages, windows).made()
 
 
 class _Pipelining(Copying):
-    """A step on its way to a graph of micro-batches; see ``pipelined``.
+    """Converts a step to a graph of micro-batches; see ``pipelined``.
 
-    Values of the first graph stand for those of all.
+    Values of the first graph represent those of all.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class _Pipelining(Copying):
         super().__init__(devices)
         self.graphs, self.first = graphs, positions.graph
         self.positions, self.stages, self.windows = positions, stages, windows
-        self.shared: dict[Value, Value] = {}  # what is the same for all micro-batches
-        self.own: dict[Value, Value] = {}  # what the present one has, or its forerunner gave it
-        self.held: dict[tuple[Value, int], Value] = {}  # the same as a stage reads it, in its turn
+        self.shared: dict[Value, Value] = {}  # values shared by all micro-batches
+        self.own: dict[Value, Value] = {}  # of the current micro-batch, or from the previous
+        self.held: dict[tuple[Value, int], Value] = {}  # the same, as read by a stage in its turn
         self.ends: list[dict[tuple[int, bool], dict[Value, None]]] = []
-        """For each micro-batch, by the stage and whether it is on its way back: the last values."""
+        """For each micro-batch, by the stage and direction: the last values."""
         self.turns: dict[tuple[int, int], Value | None] = {}
 
     def made(self) -> Replicated:
@@ -105,7 +105,7 @@ class _Pipelining(Copying):
     # Nodes -------------------------------------------------------------------------------------
 
     def _rest(self, late: bool) -> None:
-        """What all micro-batches have in common: before they come, or of their means."""
+        """Add nodes shared by all micro-batches: those before them, or those after their means."""
         for node in self.first.nodes:
             other = node.op is MEAN or self.positions.varies(node)
             if not other and self.positions.is_late(node) == late:
@@ -114,7 +114,7 @@ class _Pipelining(Copying):
                 self.shared.update(zip(node.outputs, made.outputs, strict=True))
 
     def _micro_batch(self, k: int) -> dict[str, Value]:
-        """The nodes of a micro-batch; gives its inputs."""
+        """Add the nodes of a micro-batch; returns its inputs."""
         graph = self.graphs[k]
         inputs = [
             self._entry(v, f"micro_batch_{k}/{name}", before)
@@ -135,18 +135,18 @@ class _Pipelining(Copying):
         return {v.name: v for v in inputs}
 
     def _handed(self, k: int, begin: Value) -> dict[Value, Value]:
-        """What a micro-batch has from the one before, in place of the values of Variables."""
+        """Values passed on from the previous micro-batch, in place of values of Variables."""
         found = {}
         for cell in self.first.cells:
             if cell.value in self.positions.varying and cell.assigned is not None:
                 stage, name = self.stages.entries[cell.value], f"micro_batch_{k}/{cell.name}"
-                # Not in one kernel with the one before: that would wait for this one.
+                # Not in one kernel with the previous one, which would wait for this one.
                 given = self._read(cell.assigned), begin
                 found[cell.value] = self.call(cell.value, after, given, stage, name)
         return found
 
     def _copy(self, node: Node, mine: Node, k: int) -> None:
-        inputs = [  # numbers and constants may be those of its sizes
+        inputs = [  # numbers and constants may depend on its sizes
             y if type(y) is not Value or y.constant is not None else self._in_turn(x, node, k)
             for x, y in zip(node.inputs, mine.inputs, strict=True)
         ]
@@ -156,7 +156,7 @@ class _Pipelining(Copying):
         self._note(made, stage, node in self.positions.backward)
 
     def _add(self, node: Node, mine: Node, k: int) -> None:
-        """A mean over micro-batches: what this one counts, added to what came before."""
+        """Add this micro-batch's contribution to a mean to the previous sum."""
         (mean,), stage = node.outputs, self.stages.nodes[node]
 
         def call(op: Any, inputs: tuple[Any, ...], name: str) -> Value:
@@ -169,12 +169,12 @@ class _Pipelining(Copying):
         if before is None:
             self.shared[mean] = part
         else:
-            # Not in one kernel with earlier parts: these would wait for this one.
+            # Not in one kernel with earlier parts, which would wait for this one.
             before = call(after, (before, part), "/before")
             self.shared[mean] = call(add, (before, part), "/sum")
 
     def _note(self, made: Node | None, stage: int, back: bool) -> None:
-        """A node is the last one of a stage, until another one there reads what it makes."""
+        """Note a node as the last one of a stage, until another one there reads its result."""
         assert made is not None
         ends = self.ends[-1].setdefault((stage, back), {})
         for x in made.values():
@@ -189,14 +189,14 @@ class _Pipelining(Copying):
         return made
 
     def _read(self, x: Any) -> Any:
-        """What stands for a value by now."""
+        """The current replacement of a value."""
         if type(x) is not Value:
             return x
         found = self.own.get(x)
         return self.shared.get(x, x) if found is None else found
 
     def _in_turn(self, x: Value, node: Node, k: int) -> Value:
-        """A value as a node of a micro-batch reads it: in its turn, if it comes from elsewhere."""
+        """A value as read by a node of a micro-batch: in its turn, if it comes from elsewhere."""
         stage = self.stages.nodes[node]
         found = self._read(x)
         inside = x.node is not None and self.stages.nodes[x.node] == stage
@@ -211,7 +211,7 @@ class _Pipelining(Copying):
         return found if held is None else held
 
     def _turn(self, k: int, stage: int) -> Value | None:
-        """What is there when a stage may take a micro-batch; None if it may from the start."""
+        """The value that lets a stage take a micro-batch; None if it may from the start."""
         if (k, stage) not in self.turns:
             waits: list[Value] = []
             for before, back in ((k - 1, False), (k - self.windows[stage], True)):

@@ -38,7 +38,7 @@ _COPIES = {op.op for op in (send, recv, to_device)}  # type: ignore[attr-defined
 
 
 def twins_of(cells: Sequence[Cell], places: Sequence[Device]) -> dict[int, int]:
-    """Of cells that get new values, by position, those of another task that get the same ones."""
+    """Cells with new values, by position: a cell of another task with the same new value."""
     same: dict[Any, list[int]] = {}
     for i, cell in enumerate(cells):
         value = cell.assigned
@@ -57,8 +57,8 @@ def twins_of(cells: Sequence[Cell], places: Sequence[Device]) -> dict[int, int]:
 
 
 Follows = Callable[[Cell, Device], bool]
-"""Whether the new values of a cell on a device come to the client after each run if small."""
-FOLLOWING_BYTES = 64 << 10  # of a task and run: small beside the gradients of what needs a cluster
+"""Whether a cell's new value is copied to the client after each run if it is small."""
+FOLLOWING_BYTES = 64 << 10  # per task and run: small beside the gradients in a cluster
 
 
 def following_of(
@@ -67,9 +67,9 @@ def following_of(
     twins: Mapping[int, int],
     follows: Follows | None,
 ) -> set[int]:
-    """The positions of the cells whose new values come to the client after each run.
+    """The positions of the cells with new values to copy to the client after each run.
 
-    These are the states of random generators, and of those that ``follows`` selects and no other
+    These are states of random generators, and of the cells selected by ``follows`` that no other
     task has, the smallest ones of each task up to ``FOLLOWING_BYTES``.
     """
     written = [i for i, cell in enumerate(cells) if cell.assigned is not None]
@@ -88,8 +88,8 @@ def following_of(
 class ClusterPlan:
     """A graph over the tasks of a cluster, for one combination of fetches and feeds.
 
-    ``plan`` is the partition that it follows: its listing, bill and reasons. ``follows`` selects
-    the Variables whose new values also come to the client with each run where they are small.
+    ``plan`` is the partition it is based on: its listing, bill and reasons. ``follows`` selects
+    the Variables with new values that are also sent to the client with each run if they are small.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class ClusterPlan:
         return found
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor]:
-        """The outputs for these Tensors or arrays; then the tasks' Variables have new values.
+        """The outputs for these Tensors or arrays; afterwards the tasks' Variables have new values.
 
-        ``inputs`` fit the graph's inputs: nothing is checked here. Where a task fails, the
-        Variables of all stay as they were.
+        ``inputs`` must fit the graph's inputs: they are not checked. If a task fails, all
+        Variables keep their values.
         """
         graph = self.plan.graph
         arrays = [x.device.backend.to_numpy(x._array) if type(x) is Tensor else x for x in inputs]
@@ -141,7 +141,7 @@ class ClusterPlan:
         with Turn(self._written) if self._written else nullcontext():
             self._client.run(job)
         place = current_device()
-        if place.task:  # what is fetched comes to this process
+        if place.task:  # fetched values come to this process
             place = as_device(f"{HOST_TYPE}:0")
         found = []
         for i, value in enumerate(ready.division.graph.outputs):

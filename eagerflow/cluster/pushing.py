@@ -1,9 +1,9 @@
 """Steps in three parts: a worker pulls the weights, computes gradients, and pushes them.
 
-Weights lie with the servers, and so does the optimizer's state. A worker has copies of the weights
+Servers keep the weights and the optimizer's state. A worker has copies of the weights
 and a Variable for each gradient; of a table it has the rows that its batch looks up. Pulls and
-pushes take a moment each and come one after the other; what is computed between them runs beside
-that of other workers.
+pushes are short and run one after the other; the computation between them runs in parallel
+with that of other workers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Compute", "Parts", "Push", "parts_of_step"]
 
 
 class Parts(NamedTuple):
-    """The graphs of a worker's step: ``compute`` takes its inputs and gives its outputs.
+    """The graphs of a worker's step: ``compute`` has its inputs and outputs.
 
-    ``local`` are the Variables that each worker changes for itself, ``pulled_by`` the positions of
-    the inputs that ``pull`` takes: those that say which rows are looked up.
+    ``local`` are the Variables that workers change separately, ``pulled_by`` the positions of
+    the inputs of ``pull``: those that select the rows to look up.
     """
 
     pull: Graph
@@ -47,10 +47,10 @@ def parts_of_step(
     homes: Sequence[int],
     tables: Mapping[Variable, int] | None = None,
 ) -> Parts:
-    """The step of a replica, for the worker of this place among the devices.
+    """The step of a replica, for the worker with this index among the devices.
 
-    ``homes`` are the places of the servers, behind those of all workers, ``tables`` those of
-    tables. Raises CaptureError where a worker needs what follows from the means over all of them.
+    ``homes`` are the indices of the servers, after those of all workers, ``tables`` those of
+    tables. Raises CaptureError if a worker needs values that depend on the means over all of them.
     """
     graphs: list[Graph | None] = [None] * (len(devices) - len(homes))
     graphs[worker] = graph
@@ -62,7 +62,7 @@ def parts_of_step(
 
 
 class Compute(Replication):
-    """What a worker computes by itself: means over workers are gradients that it keeps."""
+    """The local computation of a worker: means over workers are gradients that it keeps."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Compute(Replication):
         self._looked_up = _known_look_ups(self.first, self.tables)
         self._rows: dict[Node, Cell] = {}
         self._lies = self.tables
-        self.tables = {}  # rows whose indices follow from more than inputs are those of a copy
+        self.tables = {}  # rows with indices that depend on more than inputs come from a copy
 
     def _node(self, i: int, node: Node) -> None:
         if node not in self._looked_up:
@@ -90,7 +90,7 @@ class Compute(Replication):
         self.own[self._worker][rows] = cell.value
 
     def _between(self, like: Value, name: str, place: int) -> Cell:
-        """A Variable of the worker's own, for a value between two of its graphs."""
+        """A Variable of the worker, for a value between two of its graphs."""
         device = self.devices[place]
         name = self.names.take(f"replica_{self._worker}/{name}")
         variable = owned(Variable(zeros(like.shape, like.dtype), name, False, device=device))
@@ -105,16 +105,16 @@ class Compute(Replication):
         self.shared[mean] = cell.value
 
     def keep(self, like: Value, name: str, value: Value) -> Cell:
-        """Let a value stay, in a Variable that is made for it."""
+        """Keep a value in a Variable made for it."""
         cell = self._between(like, name, self._keeps(like))
         cell.assigned = value
         self.kept.append(cell)
         return cell
 
-    _join = _sum  # of one worker alone
+    _join = _sum  # with a single worker
 
     def _keeps(self, like: Value) -> int:
-        """The place where a value is kept."""
+        """The index of the device that keeps a value."""
         return self._worker
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
@@ -125,10 +125,10 @@ class Compute(Replication):
         used = {v for node in nodes for v in node.values()} | set(known)
         if not used.isdisjoint(self.shared.values()):
             raise CaptureError(
-                "the step goes on from a mean over all workers, for which each would have to wait",
+                "the step continues from a mean over all workers, so each would have to wait",
                 op=self.first.name,
                 hint="mode='synchronous' without backups; or layers with synchronized=False, and "
-                "a step that returns what follows from its own examples",
+                "a step that only returns values of its own examples",
             )
         self.copies = {key: c for key, c in self.copies.items() if c.value in used or c.assigned}
         self._rows = {node: cell for node, cell in self._rows.items() if cell.value in used}
@@ -139,16 +139,16 @@ class Compute(Replication):
         return super()._primary(cell) if found is None else found
 
     def _ids(self) -> list[Node]:
-        """What computes from inputs which rows are looked up."""
+        """The nodes that compute the rows to look up from inputs."""
         return needed(self.first.nodes, [node.inputs[1] for node in self._rows])
 
     def pulled_by(self) -> list[int]:
-        """The positions of the inputs that say which rows are looked up."""
+        """The positions of the inputs that select the rows to look up."""
         used = {v for node in (*self._ids(), *self._rows) for v in node.values()}
         return [i for i, v in enumerate(self.first.inputs) if v in used]
 
     def pull(self) -> Graph:
-        """The graph that gives the worker the servers' values: copies of weights, and rows."""
+        """The graph that copies the servers' values to the worker: weights, and rows."""
         held: dict[Cell, Cell] = {}
         copies = []
         for (cell, _), own in self.copies.items():
@@ -174,7 +174,7 @@ class Compute(Replication):
         return Graph(f"{self.first.name}, pulled", asked, pulled.nodes, Values([]), cells)
 
     def _at_home(self, cell: Cell, held: dict[Cell, Cell]) -> Cell:
-        """A Variable as its server has it, once for all that reads it."""
+        """A Variable as held by its server, once for all readers."""
         if cell not in held:
             held[cell] = Cell(cell.name, cell.variable, cell.value.like())
             held[cell].value.device = self.devices[self._primary(cell)]
@@ -182,7 +182,7 @@ class Compute(Replication):
 
 
 class Push(Replication):
-    """What servers make of the gradients that a worker has."""
+    """The servers' update from the gradients of a worker."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class Push(Replication):
         self.shared[mean] = self.read_kept(mean, self._gradients[mean], worker)
 
     def read_kept(self, like: Value, variable: Variable, place: int) -> Value:
-        """The value of a Variable that is kept for a worker at a place."""
+        """The value of a Variable kept for a worker on a device."""
         cell = Cell(variable.name, variable, like.like(None, variable.name))
         cell.value.device = self.devices[place]
         self._kept.append(cell)
@@ -223,14 +223,14 @@ class Push(Replication):
 
 
 def _assigned(cell: Cell, value: Value) -> Cell:
-    """A Variable that another graph of the step reads, as the one has it that gives its value."""
+    """A Variable of another graph of the step, as assigned by this graph."""
     made = Cell(cell.name, cell.variable, cell.value.like())
     made.assigned = value
     return made
 
 
 def _known_look_ups(graph: Graph, tables: Mapping[Value, int]) -> set[Node]:
-    """What takes rows of tables by indices that follow from inputs alone."""
+    """Nodes that take rows of tables by indices that depend on inputs only."""
     known = set(graph.inputs)
     found = set()
     for node in graph.nodes:

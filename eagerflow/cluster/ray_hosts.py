@@ -1,7 +1,7 @@
-"""Hosts that Ray gives: each task is an actor of Ray's, which places, watches and restarts it.
+"""Hosts by Ray: each task is a Ray actor, which Ray places, monitors and restarts.
 
-Ray carries nothing but the first words: a task's name, and its address. What Ray
-passes is pickled, and so it is only what this file makes.
+Ray only transports the first messages: a task's name, and its address. Data passed by
+Ray are pickled, and so they are only those made in this file.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from eagerflow.settings import changed, set_unless_said
 
 __all__ = ["RayHosts"]
 
-ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
+ATTEMPTS = 2  # to start Ray, which itself waits 30 s for its processes
 START_SECONDS = 120.0  # for the process of a task
-NEEDS = "cluster", "ef.cluster"  # the extra, and what needs it
-TOKEN = Path("~/.ray/auth_token")  # where Ray looks for it, and ``eagerflow cluster start`` puts it
+NEEDS = "cluster", "ef.cluster"  # the extra, and the feature that needs it
+TOKEN = Path("~/.ray/auth_token")  # read by Ray, written by ``eagerflow cluster start``
 CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
-FIRST_SECONDS = 60.0  # in which the client has to connect
-MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
+FIRST_SECONDS = 60.0  # within which the client must connect
+MEMORY_BYTES = 80 << 20  # Ray's minimum for its object store; nothing is kept there
 
 
 class TaskActor:
-    """A task in a process that Ray has started."""
+    """A task in a process started by Ray."""
 
     def __init__(self, name: str, token: bytes, near: bool) -> None:
         ray = load_ray(*NEEDS)
@@ -60,12 +60,12 @@ class TaskActor:
             os._exit(1)
 
     def address(self) -> dict[str, Any]:
-        """Where it can be reached."""
+        """The address of the task."""
         return self._server.address
 
 
 def _end_after(seconds: float) -> None:
-    """End this process soon: what is at work gets a little time."""
+    """End this process soon: active work gets a little time."""
     timer = threading.Timer(seconds, os._exit, (0,))
     timer.daemon = True
     timer.start()
@@ -73,7 +73,7 @@ def _end_after(seconds: float) -> None:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """A block in which Ray logs errors alone: it would tell at each start that it wants a token."""
+    """A block in which Ray only logs errors: it would log at each start that it wants a token."""
     logger = logging.getLogger("ray")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -84,7 +84,7 @@ def _silent() -> Iterator[None]:
 
 
 class RayHosts:
-    """Tasks as actors of the Ray cluster at ``address``, or of one that is started here."""
+    """Tasks as actors of the Ray cluster at ``address``, or of one started here."""
 
     own_processes = True
 
@@ -101,18 +101,18 @@ class RayHosts:
         self._class = self._ray.remote(TaskActor)
 
     def _begin(self, count: int) -> bool:
-        """Join a Ray cluster, or start one on this machine; False where this process has one."""
+        """Join a Ray cluster, or start one on this machine; False if this process has one."""
         if self._ray.is_initialized():
             return False
         self._join(count)
         return True
 
     def _join(self, count: int) -> None:
-        """Join a Ray cluster, or start one on this machine that only it can reach."""
+        """Join a Ray cluster, or start one on this machine that is reachable only from it."""
         options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
         if self._address is None:
             options |= {
-                "address": "local",  # a new one, whatever else runs on this machine
+                "address": "local",  # a new one, regardless of others on this machine
                 "num_cpus": max(count, os.cpu_count() or 1),
                 "include_dashboard": False,
                 "object_store_memory": MEMORY_BYTES,
@@ -128,7 +128,7 @@ class RayHosts:
                 try:
                     self._ray.init(**options)
                     return
-                except raised_here(Exception) as error:  # of no class of Ray's own
+                except raised_here(Exception) as error:  # not a subclass of Ray's errors
                     self._ray.shutdown()
                     if not left:
                         raise self._refusal(error) from None
@@ -143,7 +143,7 @@ class RayHosts:
         return SessionError(words, op="Cluster", received=told, hint=hint)
 
     def start(self, task: RemoteTask) -> dict[str, Any]:
-        """Start a task, or wait until Ray has started it again; its address."""
+        """Start a task, or wait until Ray has restarted it; returns its address."""
         actor = self._actor(task)
         try:
             found: dict[str, Any] = self._ray.get(actor.address.remote(), timeout=START_SECONDS)
@@ -157,9 +157,9 @@ class RayHosts:
         return found
 
     def _actor(self, task: RemoteTask) -> Any:
-        """The actor of a task, made where there is none."""
+        """The actor of a task, made if there is none."""
         with self._lock:
-            if self._closed:  # Ray would start once more
+            if self._closed:  # Ray would start again
                 raise SessionError("the cluster has been closed", op="Cluster")
             found = self._actors.get(task.name)
             if found is None:
@@ -179,7 +179,7 @@ class RayHosts:
             return found
 
     def kill(self, task: RemoteTask) -> None:
-        """End the process of a task, which may hang; Ray starts another one."""
+        """End the process of a task, which may hang; Ray restarts it."""
         with self._lock:
             actor = self._actors.get(task.name)
         if actor is not None:
@@ -193,7 +193,7 @@ class RayHosts:
             self._ray.kill(actor, no_restart=True)
 
     def close(self) -> None:
-        """End all tasks, and Ray if it was started here; not waiting for a Ray that hangs."""
+        """End all tasks, and Ray if it was started here; gives up on a Ray that hangs."""
         with self._lock:
             self._closed = True
             actors = list(self._actors.values())
@@ -202,7 +202,7 @@ class RayHosts:
 
     def _end(self, actors: Sequence[Any]) -> None:
         for actor in actors:
-            with suppress(Exception):  # Ray has gone itself
+            with suppress(Exception):  # Ray itself has ended
                 self._ray.kill(actor, no_restart=True)
         if self._started:
             self._ray.shutdown()

@@ -1,12 +1,12 @@
-"""Replication: the graph of a step for several parts of a batch at once, one on each device.
+"""Replication: the graph of a step for several parts of a batch, one on each device.
 
-Of a step that was captured as a replica's (``nn/replicas.py``) this makes one graph. What depends
-on a part of the batch is copied for each replica. Each mean over replicas becomes a sum, in the
-order of the replicas, on one device, the home of that mean. What follows from means alone is
+This converts a step captured for a replica (``nn/replicas.py``) to one graph. Nodes that depend
+on a part of the batch are copied for each replica. Each mean over replicas becomes a sum, in the
+order of the replicas, on one device, the home of that mean. Values that only depend on means are
 computed once, at the home of the largest of them: so each device keeps the optimizer's state for
 a part of the weights, and sends their new values to the others. Everything else of it is ordinary:
 the partitioner puts Send and Recv where values cross devices, and a run changes all Variables or
-none. Sums have one order whatever comes first, so bits do not depend on timing.
+none. Sums have a fixed order, so bits do not depend on timing.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ MEAN = replica_mean.op  # type: ignore[attr-defined]
 JOIN = replica_concat.op  # type: ignore[attr-defined]
 OVER_REPLICAS = (MEAN, JOIN)
 Shadow = Callable[[Variable, int], Variable]
-"""Gives the Variable that stands for one on a replica that is not its home."""
+"""Returns the Variable for a replica that is not the home of the original."""
 
 
 @dataclass
 class Replicated:
-    """A graph over replicas: its inputs are those of the replicas, one after the other.
+    """A graph over replicas: its inputs are those of the replicas, in order.
 
     ``outputs`` has the values of each output of the step in the graph's own, one for each replica
-    with examples, or the only one. ``local`` are the Variables that each replica changes for
-    itself, ``mirrored`` those that are the same on all, and have shadows.
+    with examples, or the only one. ``local`` are the Variables that replicas change
+    separately, ``mirrored`` those that are the same on all, and have shadows.
     """
 
     graph: Graph
@@ -62,20 +62,20 @@ def replicated(
 ) -> Replicated:
     """The graph of a step on several devices.
 
-    ``graphs`` are the step as each replica makes it, None for one without examples: they differ in
-    sizes alone. They are on the first of the ``devices``; ``homes`` are the places of those that
+    ``graphs`` are the step of each replica, None for one without examples: they differ in
+    sizes only. They are on the first of the ``devices``; ``homes`` are the indices of those that
     add up means and keep the optimizer's state, the replicas' own if none are given. ``tables``
-    have one place each: their rows are read and written there, and there are no copies. Raises
-    ArgumentError where the graphs differ otherwise.
+    are on one device each: their rows are read and written there, without copies. Raises
+    ArgumentError if the graphs differ otherwise.
     """
     return Replication(graphs, devices, shadow, homes, tables).made()
 
 
 class Replication(Copying):
-    """A step on its way to a graph over devices; see ``replicated``.
+    """Converts a step to a graph over devices; see ``replicated``.
 
-    Values of the first graph stand for those of all; ``varying`` are those that may differ
-    between replicas, ``home`` the place of what follows from means.
+    Values of the first graph represent those of all; ``varying`` are those that may differ
+    between replicas, ``home`` the index of the device for values that depend on means.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Replication(Copying):
         return found
 
     def _node(self, i: int, node: Node) -> None:
-        """What stands for a node of the first graph; what nothing needs in the end goes again."""
+        """Add copies of a node of the first graph; unneeded ones are removed at the end."""
         if node.op in OVER_REPLICAS:
             (self._sum if node.op is MEAN else self._join)(i, node)
             return
@@ -172,7 +172,7 @@ class Replication(Copying):
     def _copy(self, i: int, node: Node, r: int) -> None:
         graph = self.graphs[r] if r < len(self.graphs) else None
         own = (graph or self.first).nodes[i]
-        inputs = [  # numbers and constants may be those of its sizes
+        inputs = [  # numbers and constants may depend on its sizes
             y if type(y) is not Value or y.constant is not None else self._at(r, x)
             for x, y in zip(node.inputs, own.inputs, strict=True)
         ]
@@ -192,7 +192,7 @@ class Replication(Copying):
         known.update(zip((like or node).outputs, made.outputs, strict=True))
 
     def _at(self, r: int, x: Any) -> Any:
-        """A value as a node on a replica reads it."""
+        """A value as read by a node on a replica."""
         if type(x) is not Value or x.constant is not None:
             return x
         if x in self.cells:
@@ -205,7 +205,7 @@ class Replication(Copying):
         return self._at(self.active[0], v) if found is None else found
 
     def _cell(self, cell: Cell, r: int) -> Cell:
-        """A Variable as a replica has it."""
+        """A Variable as held by a replica."""
         found = self.copies.get((cell, r))
         if found is None:
             variable = cell.variable
@@ -218,7 +218,7 @@ class Replication(Copying):
         return found
 
     def _primary(self, cell: Cell) -> int:
-        """The place of the user's own Variable."""
+        """The index of the device of the user's own Variable."""
         if cell in self.local:
             return 0
         if cell.value in self.tables:
@@ -227,7 +227,7 @@ class Replication(Copying):
         return self.default if new is None else self.home.get(new, self.default)
 
     def _sum(self, i: int, node: Node) -> None:
-        """A mean over replicas: what each counts, added in their order."""
+        """Add a mean over replicas: the contributions, added in their order."""
         (mean,) = node.outputs
         home = self.home[mean]
         parts = []
@@ -235,18 +235,18 @@ class Replication(Copying):
             graph = self.graphs[r]
             assert graph is not None
             share = graph.nodes[i].attributes["share"]
-            # Where they are added: in one kernel, and a gradient leaves as soon as it is made.
+            # On the adding device: in one kernel, and a gradient is sent as soon as it is computed.
             parts.append(self._call(mean, multiply, (self._at(r, node.inputs[0]), share), home))
         self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), parts)
 
     def _join(self, i: int, node: Node) -> None:
-        """The rows of all replicas, in their order."""
+        """Add the rows of all replicas, in their order."""
         (whole,) = node.outputs
         parts = tuple(self._at(r, node.inputs[0]) for r in self.active)
         self.shared[whole] = self._call(whole, concat, parts, self.home[whole], axis=0)
 
     def _call(self, like: Value, op: Any, inputs: tuple[Any, ...], r: int, **more: Any) -> Value:
-        """The value of a new node, with the facts of one that a node makes."""
+        """The value of a new node, with the facts of an existing value."""
         node = like.node
         assert node is not None
         return self.call(like, op, inputs, r, f"replica_{r}/{node.name}", **more)
@@ -254,7 +254,7 @@ class Replication(Copying):
     # Variables ---------------------------------------------------------------------------------
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
-        """The Variables of all replicas that anything needs, with what they are to be."""
+        """The Variables of all replicas that are needed, with their assigned values."""
         known = list(asked)
         for cell in self.first.cells:
             if cell.assigned is not None:
@@ -277,16 +277,16 @@ class Replication(Copying):
         return cells, nodes
 
     def _places(self, cell: Cell) -> Iterable[int]:
-        """Where a Variable is changed for sure; where else it is read, it is as well."""
+        """Devices on which a Variable is always updated; others that read it update it as well."""
         if cell in self.local:
             return self.active
         if cell.value not in self.read or cell.value in self.tables:
             return (self._primary(cell),)
-        # Replicas that have no examples this time need it for the next.
+        # Replicas without examples this time need it next time.
         return {*range(len(self.graphs)), self._primary(cell)}
 
     def _assign(self, cell: Cell, r: int) -> Value:
-        """Let a replica's Variable have its new value: its own, or one that it is sent."""
+        """Assign the new value of a replica's Variable: its own, or one that is sent."""
         own, new = self._cell(cell, r), cell.assigned
         assert new is not None
         value = self._anywhere(new) if new in self.shared else self._at(r, new)
@@ -294,13 +294,13 @@ class Replication(Copying):
         return value
 
 
-# What differs between replicas -------------------------------------------------------------------
+# Differences between replicas --------------------------------------------------------------------
 
 
 def rows_fit(graphs: Sequence[Graph | None]) -> bool:
-    """Whether the rows that are to be joined are those of all replicas together.
+    """Whether the rows to join are those of all replicas together.
 
-    They are not where look-ups do not grow with the batch, and parts differ in size.
+    They are not if look-ups do not grow with the batch, and parts differ in size.
     """
     joins = [[n for n in g.nodes if n.op is JOIN] for g in graphs if g is not None]
     if any(len(own) != len(joins[0]) for own in joins):
@@ -312,7 +312,7 @@ def rows_fit(graphs: Sequence[Graph | None]) -> bool:
 
 
 def first_of(graphs: Sequence[Graph | None]) -> Graph:
-    """The first graph, of which the others are copies for other sizes."""
+    """The first graph; the others are copies for other sizes."""
     first, *others = [graph for graph in graphs if graph is not None]
     forms = [[(n.op, len(n.inputs), len(n.outputs)) for n in g.nodes] for g in (first, *others)]
     variables = [[cell.variable for cell in g.cells] for g in (first, *others)]
@@ -327,7 +327,7 @@ def first_of(graphs: Sequence[Graph | None]) -> Graph:
 
 
 def varying_in(graph: Graph) -> tuple[set[Value], set[Cell]]:
-    """The values that may differ between replicas, and the Variables that each has for itself."""
+    """The values that may differ between replicas, and the Variables with separate values."""
     local = {
         c for c in graph.cells if c.variable.is_random_state or c.variable.aggregation == "sum"
     }
@@ -343,7 +343,7 @@ def varying_in(graph: Graph) -> tuple[set[Value], set[Cell]]:
 
 
 def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
-    """What every replica reads to make its own values, but for those that means make."""
+    """Values that every replica reads to compute its own, except results of means."""
     found: set[Value] = set()
     for node in reversed(graph.nodes):
         if node.op in OVER_REPLICAS or any(v in varying or v in found for v in node.outputs):
@@ -354,11 +354,11 @@ def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
 def _homes(
     graph: Graph, varying: set[Value], places: Sequence[int], tables: Mapping[Value, int]
 ) -> dict[Value, int]:
-    """The place that computes what follows from means and differs nowhere.
+    """The device index for values that depend on means and are equal on all replicas.
 
-    Means are spread by their bytes, the largest first; what follows is where its largest is.
-    Rows of all replicas are joined where the table lies that they are written to, and what is
-    made of a table's own rows is where these are: so they stay as exact as they are, and there.
+    Means are spread by their bytes, the largest first; dependents follow their largest operand.
+    Joined rows of all replicas are on the device of the table that they are written to, and values
+    computed from a table's rows stay with these: so they keep their precision, and stay there.
     """
     load = dict.fromkeys(places, 0)
     for value, place in tables.items():

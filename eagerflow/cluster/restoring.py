@@ -1,8 +1,8 @@
-"""Restoring: what was lost with a task gets a value again, and asynchronous training goes on.
+"""Restoring: values lost with a task are replaced, and asynchronous training continues.
 
-What lay with a server is as it was in the last checkpoint, beside what the others have: steps of
-asynchronous training have mixed weights of different ages anyway. What a worker had for itself
-begins as after a merge, and the step that it was in is made again.
+Values of a server are restored from the last checkpoint, while others keep theirs: steps of
+asynchronous training mix weights of different ages anyway. Separate state of a worker
+starts as after a merge, and the interrupted step is repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_NAMES = 3  # of Variables, in a warning
 
 
 class _Saved(NamedTuple):
-    """The last whole checkpoint, and how many steps had been made."""
+    """The last complete checkpoint, and the number of steps before it."""
 
     path: Path
     variables: Mapping[str, Variable]
@@ -35,9 +35,9 @@ class _Saved(NamedTuple):
 
 
 class Restoring:
-    """Gives the Variables of a strategy values again that were lost with their tasks.
+    """Replaces values of a strategy's Variables that were lost with their tasks.
 
-    ``losses`` counts how often each task has lost what a worker had for itself.
+    ``losses`` counts how often each task has lost a worker's separate state.
     """
 
     def __init__(self, shadows: Shadows, tables: Tables) -> None:
@@ -46,16 +46,16 @@ class Restoring:
         self._saved: _Saved | None = None
 
     def note(self, path: Path, variables: Mapping[str, Variable], steps: int) -> None:
-        """A checkpoint is whole: of these Variables by name, after so many steps."""
+        """Note a complete checkpoint: of these Variables by name, after ``steps`` steps."""
         self._saved = _Saved(path, variables, steps)
 
     def restore(
         self, client: Client, servers: Iterable[Variable], workers: Iterable[Variable], steps: int
     ) -> bool:
-        """Give those that were lost a value; False where there is none for one of them.
+        """Replace lost values; False if there is no replacement for one of them.
 
-        ``servers`` are what servers hold, ``workers`` what each worker has for itself; so many
-        ``steps`` have been made.
+        ``servers`` are the Variables on servers, ``workers`` the separate state of each worker;
+        ``steps`` is the number of steps made so far.
         """
         lost = client.lost_of([*servers])
         values = self._from_checkpoint(
@@ -70,26 +70,26 @@ class Restoring:
         return True
 
     def renew(self, client: Client, workers: Iterable[Variable]) -> list[Held]:
-        """Let what workers had for themselves and have lost begin anew; gives what that was."""
+        """Reset the lost separate state of workers; returns the lost Variables."""
         lost = client.lost_of([*workers])
         self._assign({v: v.numpy() for one in lost if (v := one.variable()) is not None})
         self.losses.update(dict.fromkeys(by_task(lost), 1))
         return lost
 
     def tell_renewed(self, lost: Sequence[Held]) -> None:
-        """Warn that training in step goes on with state that is older than its weights."""
+        """Warn that synchronous training continues with state older than its weights."""
         for task, own in by_task(lost).items():
             names = ", ".join(one.name for one in own[:MAX_NAMES])
             more = f" and {len(own) - MAX_NAMES} more" if len(own) > MAX_NAMES else ""
             warnings.warn(
-                f"{task} was lost, and with it what no other task has: {names}{more} are as after "
-                "the last merge (in fit: at the begin of the epoch), and the step is made again; "
+                f"{task} was lost, with data that no other task has: {names}{more} are as after "
+                "the last merge (in fit: at the start of the epoch), and the step is repeated; "
                 "Cluster(..., redundant=True) or ef.nn.callbacks.BackupAndRestore loses nothing",
                 stacklevel=4,
             )
 
     def _from_checkpoint(self, variables: Mapping[Variable, None]) -> dict[Variable, Any] | None:
-        """The values of Variables in the last checkpoint; None where it has not got them all."""
+        """The values of Variables in the last checkpoint; None if it lacks some."""
         parts = {v: self._tables.part_of(v) for v in variables}
         tables = {table for table, _ in parts.values()}
         while variables:
@@ -100,7 +100,7 @@ class Restoring:
             try:
                 arrays = shards.read(saved.path, "ParameterServer").arrays
             except FileFormatError:
-                if saved is not self._saved:  # a newer one has taken its place meanwhile
+                if saved is not self._saved:  # a newer one has replaced it meanwhile
                     continue
                 return None
             values = state.fitted(wanted, arrays)[0]
@@ -112,12 +112,12 @@ class Restoring:
     def _assign(self, values: dict[Variable, Any]) -> None:
         followed = self._shadows.unchanged(values)
         assign_together(values)
-        self._shadows.note(followed)  # what replicas have changed for themselves stays
+        self._shadows.note(followed)  # separate changes of replicas are kept
 
     def _tell(self, lost: list[Held], restored: int, steps: int) -> None:
         if restored and self._saved is not None:
             ago = steps - self._saved.steps
             after = f"{restored} Variables are as in {self._saved.path.name}, {ago} steps ago"
         else:
-            after = "what it had counted since the last merge is lost, and its step is made again"
+            after = "its counts since the last merge are lost, and its step is repeated"
         warnings.warn(f"{', '.join(by_task(lost))} was lost: {after}", stacklevel=3)

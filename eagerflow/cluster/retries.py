@@ -1,6 +1,6 @@
-"""Retries: what is done again when a task was lost meanwhile, and another process has its place.
+"""Retries: calls are repeated after the loss of a task, when another process has replaced it.
 
-A run changes all Variables or none, and so it can be made again: nothing counts twice.
+A run changes all Variables or none, so it can be repeated: nothing counts twice.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from eagerflow.errors import TaskLostError
 __all__ = ["Retried", "retried"]
 
 _log = logging.getLogger("eagerflow.cluster")
-WAIT_SECONDS = 150.0  # for the process that takes a lost one's place: Ray may take two minutes
+WAIT_SECONDS = 150.0  # for the replacement of a lost process: Ray may take two minutes
 
 
 def retried(cluster: Any, times: int, call: Callable[[], Any], restore: Callable[[], None]) -> Any:
-    """The result of a call, which is made so many ``times`` again where a task is lost in it.
+    """The result of a call, which is repeated up to ``times`` times if a task is lost during it.
 
-    ``restore`` is called before each, and raises TaskLostError where another call cannot succeed.
-    The last TaskLostError is raised, TimeoutError where no process takes the lost one's place.
+    ``restore`` is called before each, and raises TaskLostError if another call cannot succeed.
+    Raises the last TaskLostError, or TimeoutError if no process replaces the lost one.
     """
     while True:
         try:
@@ -29,14 +29,14 @@ def retried(cluster: Any, times: int, call: Callable[[], Any], restore: Callable
         except TaskLostError as error:
             if not times:
                 raise
-            _log.warning("%s: what it was part of is made again", error.problem)
+            _log.warning("%s: its call is repeated", error.problem)
         times -= 1
         cluster.wait(WAIT_SECONDS)
         restore()
 
 
 class Retried:
-    """A plan over the tasks of a cluster whose runs are made again where a task is lost."""
+    """A plan over the tasks of a cluster that repeats its runs if a task is lost."""
 
     def __init__(self, plan: Any, again: Callable[[Callable[[], Any]], Any]) -> None:
         self._plan, self._again = plan, again

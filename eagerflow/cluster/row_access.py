@@ -1,4 +1,4 @@
-"""Row access: what nodes of a step's graph read and write of a table, some rows or all."""
+"""Row access: reads and writes of tables by nodes of a step's graph, by rows or as a whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows_read(node: Node) -> bool:
 
 
 def lowest_row(node: Node) -> int | None:
-    """The lowest index by which a node takes rows; None where negative ones count from the end."""
+    """The lowest index of a row look-up; None if negative ones count from the end."""
     return 0 if node.op is _GATHER else None
 
 
@@ -59,7 +59,7 @@ def accesses_rows(node: Node, tables: Container[Any]) -> bool:
 
 
 def looked_up(graph: Graph) -> dict[Cell, int]:
-    """The Variables that a step changes and takes rows of, with the bytes of these rows."""
+    """The Variables that a step changes and looks up rows of, with the bytes of these rows."""
     cells = {cell.value: cell for cell in graph.cells if cell.assigned is not None}
     found: dict[Cell, int] = {}
     for node in graph.nodes:
@@ -70,9 +70,9 @@ def looked_up(graph: Graph) -> dict[Cell, int]:
 
 
 def written_tables(graph: Graph) -> dict[Value, dict[Cell, Node]]:
-    """The Variables that are read and changed by rows alone, with what writes these.
+    """The Variables that are only read and changed by rows, with their writing nodes.
 
-    They are grouped by the indices that are written, as a table and its optimizer's state have the
+    They are grouped by the written indices, as a table and its optimizer's state have the
     same ones.
     """
     uses: dict[Value, int] = {}
@@ -98,9 +98,9 @@ def written_tables(graph: Graph) -> dict[Value, dict[Cell, Node]]:
 
 
 def row_updates(graph: Graph, ids: Value, writes: Mapping[Node, Value]) -> set[Node]:
-    """What makes new rows of a table's old ones, at these indices and for these writes alone.
+    """The nodes that compute new rows from a table's old ones, for these indices and writes only.
 
-    Empty where anything else needs a part of it.
+    Empty if any other node needs a part of it.
     """
     tables = set(writes.values())
     found: set[Node] = set()
@@ -115,7 +115,7 @@ def row_updates(graph: Graph, ids: Value, writes: Mapping[Node, Value]) -> set[N
 
 
 def led_to(graph: Graph, tables: Mapping[Value, int]) -> dict[Value, int]:
-    """The places of the tables whose new rows values are computed for."""
+    """For each value, the device index of the table whose new rows depend on it."""
     found: dict[Value, int] = {}
     for node in reversed(graph.nodes):
         if rows_written(node) and node.inputs[0] in tables:

@@ -1,4 +1,4 @@
-"""Schedules: what came when while workers trained with parameter servers."""
+"""Schedules: the order of events while workers train with parameter servers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Event", "events_of", "in_turn", "schedule_ended"]
 
 
 class Event(NamedTuple):
-    """A moment of a schedule: a worker pulled the weights, or its gradients were used.
+    """An event of a schedule: a worker pulled the weights, or its gradients were used.
 
-    ``what`` is ``"pull"`` or ``"push"``, ``worker`` the worker's place among all. Synchronous
-    training with backup workers has pushes alone: of those workers that counted, step by step.
+    ``what`` is ``"pull"`` or ``"push"``, ``worker`` the worker's index among all. Synchronous
+    training with backup workers only has pushes: of those workers that counted, step by step.
 
     >>> ef.cluster.Event("pull", 0)
     Event(what='pull', worker=0)
@@ -26,14 +26,14 @@ class Event(NamedTuple):
 
 
 def events_of(schedule: Iterable[Event], workers: int) -> deque[Event]:
-    """The events of a schedule that may come from anywhere; ArgumentError for what is none."""
+    """The events of an untrusted schedule; ArgumentError if it is invalid."""
     if isinstance(schedule, str) or not isinstance(schedule, Iterable):
         raise _no_schedule(schedule, workers)
     return deque(_event(one, workers) for one in schedule)
 
 
 def in_turn(events: Iterable[Event], workers: int) -> None:
-    """ArgumentError where a worker does not pull and push in turn, which cannot be repeated."""
+    """Raise ArgumentError if a worker does not alternate pulls and pushes."""
     has_pulled = [False] * workers
     for event in events:
         if has_pulled[event.worker] is (event.what == "pull"):
@@ -41,7 +41,7 @@ def in_turn(events: Iterable[Event], workers: int) -> None:
                 f"worker {event.worker} does not pull and push in turn",
                 op="ParameterServer",
                 argument="schedule",
-                expected="what strategy.schedule was of a training that has ended",
+                expected="strategy.schedule of a training that has ended",
             )
         has_pulled[event.worker] = not has_pulled[event.worker]
 
@@ -67,9 +67,9 @@ def _no_schedule(given: object, workers: int) -> ArgumentError:
 
 
 def schedule_ended(past: Sequence[Event]) -> SessionError:
-    """The error of a schedule that has no more events, where there is more to do."""
+    """The error of a schedule without further events while there is more work."""
     return SessionError(
-        "the schedule has come to its end, and there is more to do",
+        "the schedule has ended, and there is more to do",
         op="ParameterServer",
         argument="schedule",
         received=f"{len(past)} events",

@@ -1,9 +1,9 @@
-"""The server of a task: what a client asks of it, it does; in a process of Ray's or in this one.
+"""The server of a task, which executes the requests of a client; in a Ray process or in this one.
 
-The client has one connection to each task, over which it sends parts of graphs, values of
+The client has one connection to each task, for parts of graphs, values of
 Variables and runs, in an order that is the same for all tasks. A run computes new values of
-Variables and keeps them aside until the client says that all tasks have done their part; then
-they take the place of the old ones.
+Variables and keeps them aside until the client confirms that all tasks have done their part; then
+they replace the old ones.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from eagerflow.runtime.shared_memory import settled
 __all__ = ["CLIENT", "TaskServer"]
 
 CLIENT = "client"
-"""The name that a client greets with."""
-_LONG = {"calibrate", "measure"}  # what takes seconds is done beside what else comes
+"""The name that a client introduces itself with."""
+_LONG = {"calibrate", "measure"}  # takes seconds, so it runs beside other messages
 _log = logging.getLogger("eagerflow.cluster")
 Answer = tuple[dict[str, Any], Sequence[Any]]
 Later = Callable[[], Answer]
-"""What takes long, after all that is to be of one moment has been taken: done beside what comes."""
+"""Slow work, after a consistent state has been captured: runs beside other messages."""
 _Begin = Callable[["LoadedPart | Exception"], None]
 
 
 class TaskRun(Run):
-    """One run of a part. What it computes goes to ``finish`` when nothing is at work any more.
+    """One run of a part. Its results are passed to ``finish`` at the end of all work.
 
-    ``copied`` is the task that is to have copies of new values, with their number and positions,
-    each with a word whether the copy there is what the value was before.
+    ``copied`` is the task that gets copies of new values, with their number and indices,
+    and for each whether the copy there equals the previous value.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TaskRun(Run):
         self._transport, self._finish_with = transport, finish
 
     def begin(self) -> None:
-        """Put what is ready into the devices' queues, and wait for what others send."""
+        """Put ready tasks into the devices' queues, and register receivers of messages."""
         for one in self.part.receives:
             self._transport.receive((self.number, one.number), partial(self._arrived, one))
         self.acquire()
@@ -87,7 +87,7 @@ class TaskRun(Run):
         self._transport.send(peer, (self.number, number), arrays)
 
     def past_host(self, peer: str, place: Device, index: int, array: Any, dtype: Any) -> Any:
-        """What is to be sent of an array of a device to one of another task, of the same type."""
+        """An array of a device prepared for a direct transfer to a device of another task."""
         return self._transport.past_host(peer, place, index, array, dtype)
 
     def send_copies(self) -> None:
@@ -98,13 +98,13 @@ class TaskRun(Run):
             self._transport.send(peer, (number, self._transport.name), packed(values))
 
     def _copy(self, value: Any, fits: bool) -> Any:
-        """What is sent of a new value: a part that is less than the whole, if it can be used."""
+        """The data to send for a new value: a partial write, if the copy fits."""
         part = fits and type(value) is PartWrite and value.nbytes < value.array.nbytes
         return value if part else _on_host(copied(value))
 
     @property
     def busy_seconds(self) -> float:
-        """How long its pieces were at work, without what they waited for."""
+        """The time in which its pieces were running, without waits."""
         tasks = self._program.tasks
         return sum(e.end - e.begin for e in self.events if not tasks[e.task].transfer)
 
@@ -115,8 +115,8 @@ class TaskRun(Run):
 class TaskServer:
     """One task of a cluster: its devices, parts of graphs, Variables and connections.
 
-    ``name`` is ``"/job:worker/task:0"``. ``address`` tells where it can be reached. ``ended`` is
-    called when its client has gone, or has said that it is to end.
+    ``name`` is ``"/job:worker/task:0"``. ``address`` is its address. ``ended`` is
+    called when its client has disconnected, or has told it to end.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class TaskServer:
         self.copies = Copies(self.transport, self._tell)
         self.variables: dict[int, Any] = {}
         self._parts: dict[int, LoadedPart | Exception | list[_Begin]] = {}
-        """What is loaded; while it is not, the runs that wait for it."""
-        self._due: set[int] = set()  # those runs that wait and are not cancelled
+        """Loaded parts; while a part is loading, the runs that wait for it."""
+        self._due: set[int] = set()  # waiting runs that are not cancelled
         self._runs: dict[int, TaskRun] = {}
         self._staged: dict[int, list[Any]] = {}
         self._lock = threading.Lock()
@@ -165,7 +165,7 @@ class TaskServer:
         self.address = self._listener.address
 
     def close(self) -> None:
-        """End all connections, and what is at work as soon as it can be ended."""
+        """End all connections, and active work as soon as possible."""
         self._listener.close()
         if self._heartbeat is not None:
             self._heartbeat.close()
@@ -212,7 +212,7 @@ class TaskServer:
         self._give(connection, asked, lambda: self._handlers[message["do"]](message, arrays))
 
     def _give(self, connection: Connection, asked: int | None, call: Callable[[], Any]) -> None:
-        """Answer a question with what a call gives, now or later, or with its error."""
+        """Answer a question with the result of a call, now or later, or with its error."""
         try:
             answer = with_recorder(None, call)
         except raised_here(Exception) as error:
@@ -223,11 +223,11 @@ class TaskServer:
             threading.Thread(target=self._give, args=args, daemon=True).start()
         elif asked is not None:
             found, more = answer or ({}, ())
-            with suppress(EOFError):  # the client has gone, which the connection's thread notices
+            with suppress(EOFError):  # disconnected; noticed by the connection's thread
                 connection.send(found | {"answers": asked}, more)
 
     def _told(self, error: BaseException) -> dict[str, Any]:
-        """An error as a message tells of it, with the task and its machine."""
+        """An error as data for a message, with the task and its machine."""
         if not isinstance(error, Exception):
             error = SessionError(f"it was interrupted: {type(error).__name__}")
         told = described(error)
@@ -239,17 +239,17 @@ class TaskServer:
             if self._client is not None:
                 self._client.send(message, arrays)
         except raised_here(EOFError):
-            pass  # the client has gone, which its connection's thread notices
+            pass  # disconnected; noticed by the connection's thread
 
     def _cut(self, peer: str, fate: str) -> None:
-        """A connection to another task has ended: what it carried last may be lost."""
+        """Handle the end of a connection to another task: its last data may be lost."""
         self._tell({"cut": peer, "fate": fate})
 
-    # What it asks for --------------------------------------------------------------------------
+    # Requests ----------------------------------------------------------------------------------
 
     def _begin(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """The first message. A process of its own has the client's number of threads, on which the
-        bits of products depend, where both are on one machine.
+        """Handle the first message. A separate process uses the client's number of threads, which
+        the bits of products depend on, if both are on one machine.
         """
         if message["own"]:
             if message["machine"] == self.address["machine"]:
@@ -267,12 +267,12 @@ class TaskServer:
         return found, ()
 
     def _peers(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """All tasks, with their addresses and devices."""
+        """Take the list of all tasks, with their addresses and devices."""
         tasks = message["tasks"]
         self.transport.move({name: task["address"] for name, task in tasks.items()})
         self.transport.lanes.peers = {name: task["past_host"] for name, task in tasks.items()}
         if not message["own"]:
-            return  # the client is in this process, and has made them known
+            return  # the client is in this process, and has registered them
         for name, task in tasks.items():
             add_task(name, task["devices"], task["sharing"], name == self.name)
         for name in self._known - tasks.keys():
@@ -280,44 +280,44 @@ class TaskServer:
         self._known = set(tasks)
 
     def _register(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Make a part ready, beside what else comes: large graphs take seconds."""
+        """Load a part in the background: large graphs take seconds."""
         self._parts[message["part"]] = []
         kept = [settled(x) for x in arrays]
         args = message["part"], message["text"], kept
         threading.Thread(target=self._load, args=args, daemon=True).start()
 
     def _load(self, number: int, text: dict[str, Any], arrays: list[Any]) -> None:
-        """Load a part, and begin the runs that wait for it; if it fails, each of them says why."""
+        """Load a part, and start the runs that wait for it; an error is reported by each run."""
         try:
             part: LoadedPart | Exception = load(text, arrays, self.transport.is_near)
         except raised_here(Exception) as error:
             part = error
         with self._lock:
             waiting = self._parts.get(number)
-            if waiting is not None:  # it has not been forgotten
+            if waiting is not None:  # it has not been dropped
                 self._parts[number] = part
         for begin in waiting if isinstance(waiting, list) else ():
             begin(part)
 
     def _store(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Give Variables values, as the client has them."""
+        """Store values of Variables from the client."""
         for (key, place), array in zip(message["variables"], arrays, strict=True):
             device = as_device(place)
             self.variables[key] = device.backend.receive(settled(array), device.index)
 
     def _fetch(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """The values of Variables."""
+        """Return the values of Variables."""
         return {}, [_on_host(self.variables[key]) for key in message["variables"]]
 
     def _forget(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Drop parts and Variables that are not needed any more."""
+        """Drop unneeded parts and Variables."""
         for key in message["variables"]:
             self.variables.pop(key, None)
         for number in message["parts"]:
             self._parts.pop(number, None)
 
     def _save(self, message: dict[str, Any], arrays: list[Any]) -> Later:
-        """Write the values that Variables have now into a shard of a checkpoint."""
+        """Write the current values of Variables into a shard of a checkpoint."""
         folder, name = message["folder"], message["file"]
         if not os.path.isabs(folder) or not shards.is_name(name):
             raise FileFormatError("this is not the name of a shard", argument=f"{folder}/{name}")
@@ -334,14 +334,14 @@ class TaskServer:
         return {}, arrays
 
     def _calibrate(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """What a device of this task can do."""
+        """Return the rates of a device of this task."""
         found = rates_of(as_device(message["device"]))
         return {"rates": {suffix: asdict(own) for suffix, own in found.items()}}, ()
 
     def _measure(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """Seconds in which numbers of bytes go to another task, and the word that they came.
+        """Time the transfer of numbers of bytes to another task, with its confirmation.
 
-        Between ``ends``, a device and the index of one there, they go past the hosts.
+        Between ``ends``, a device and the index of one there, host memory is bypassed.
         """
         to, count, ends = (self.transport, message["peer"]), message["count"], message["ends"]
         if ends is None:
@@ -353,7 +353,7 @@ class TaskServer:
         return {"seconds": taken}, ()
 
     def _status(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """What runs, what is here, and what was sent to which task."""
+        """Return active runs, held values, and bytes sent to each task."""
         with self._lock:
             runs = sorted(self._runs)
         held = sum([x.nbytes for x in self.variables.values()]) + self.copies.nbytes
@@ -399,13 +399,13 @@ class TaskServer:
         with_recorder(None, run.begin)
 
     def _run_failed(self, number: int, error: Exception) -> None:
-        """A run cannot begin."""
+        """Report that a run cannot start."""
         self._due.discard(number)
         self._tell({"failed": number, "error": self._told(error)})
         self.transport.forget(number)
 
     def _finished(self, run: TaskRun) -> None:
-        """A run has ended; new values wait for the client's word."""
+        """Handle the end of a run; new values wait for the client's commit."""
         number, part = run.number, run.part
         error = run.error
         found: list[Any] = []
@@ -413,7 +413,7 @@ class TaskServer:
             found = [run.values[x] for x in (*part.finals, *part.assigned)]
             try:
                 run.send_copies()
-            except raised_here(Exception) as problem:  # the task that keeps them has gone
+            except raised_here(Exception) as problem:  # the task that keeps them is lost
                 error = problem
         count = len(part.finals)
         with self._lock:
@@ -431,10 +431,10 @@ class TaskServer:
             self._tell({"failed": number, "error": self._told(error)})
 
     def _commit(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """All tasks have done their part of a run: its new values are valid from now on.
+        """Commit a run, after all tasks have done their part: its new values become valid.
 
-        Only this thread gives values to others, so that none takes hold of one while it is
-        written. A task without memory for that has old values where others have new ones: it ends.
+        Only this thread returns values to others, so that none gets a reference to one while it is
+        written. A task without memory for that ends, as it would keep outdated values.
         """
         staged = self._staged.pop(message["run"])
         try:
@@ -445,7 +445,7 @@ class TaskServer:
         self.variables.update(zip(message["variables"], new, strict=True))
 
     def _commit_copies(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """The same of copies: a task that cannot have those that its client counts on ends."""
+        """The same for copies: a task that cannot keep copies its client relies on ends."""
         try:
             self.copies.commit(message, arrays)
         except raised_here(Exception):
@@ -453,7 +453,7 @@ class TaskServer:
             raise
 
     def _cancel(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """A run is to end, and nothing of it stays."""
+        """Cancel a run, and drop its results."""
         number = message["run"]
         with self._lock:
             run = self._runs.pop(number, None)
@@ -471,6 +471,6 @@ def _cast(array: Any, dtype: Any) -> Any:
 
 
 def _on_host(array: Any) -> Any:
-    """The numbers of an array of any library."""
+    """The elements of an array of any library."""
     place = device_of(array)
     return array if place is None else place.backend.to_numpy(array)

@@ -1,9 +1,9 @@
-"""Shadows: Variables that stand for others on the devices of replicas.
+"""Shadows: copies of Variables on the devices of replicas.
 
-A weight is the same on all replicas, and so are its shadows. What each replica changes for itself
-(counts of metrics, running means, random states) begins there with a part of its own: a sum with
-nothing, a mean with the same value, a random state with another key. ``merge`` makes one value of
-all parts again.
+A weight is the same on all replicas, and so are its shadows. State that replicas change separately
+(counts of metrics, running means, random states) starts there with a separate part: zero for a
+sum, the same value for a mean, another key for a random state. ``merge`` combines
+all parts into one value.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Shadows", "Whole", "is_owned", "owned"]
 
-_KEYS = 0x9E3779B97F4A7C15  # steps between the keys of replicas: odd, so that all differ
+_KEYS = 0x9E3779B97F4A7C15  # difference between the keys of replicas: odd, so that all differ
 
 
 _owned: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 
 
 def owned(variable: Variable) -> Variable:
-    """The Variable, which is a strategy's own: it is not needed outside of the cluster."""
+    """The Variable, marked as owned by a strategy: it is not needed outside of the cluster."""
     _owned[id(variable)] = variable
     return variable
 
 
 def is_owned(variable: Variable) -> bool:
-    """Whether a Variable is a strategy's own."""
+    """Whether a Variable is owned by a strategy."""
     return id(variable) in _owned
 
 
 class Whole(NamedTuple):
-    """A value of which other Variables have parts, and what makes it of theirs.
+    """A value stored in parts by several Variables, with the function that joins them.
 
-    ``replicas`` are those that can go on with these parts, in their order.
+    ``replicas`` are those that can resume with these parts, in order.
     """
 
     parts: Sequence[Variable]
@@ -59,14 +59,14 @@ class Shadows:
         self._devices = devices
         self._of: dict[Variable, dict[int, Variable]] = {}
         self._known: dict[Variable, Tensor] = {}
-        """What the users' Variables held when their shadows were made to fit."""
+        """The values of the users' Variables when their shadows were last updated."""
         self._new: set[Variable] = set()
-        """Shadows that have not been made to fit yet."""
+        """Shadows that have not been updated yet."""
         self._begins: dict[Variable, tuple[Tensor, Mapping[int, Any]]] = {}
-        """The parts that replicas are to begin with, while Variables hold these values."""
+        """The initial parts of replicas, valid while Variables hold these values."""
 
     def __call__(self, variable: Variable, r: int) -> Variable:
-        """The Variable that stands for one on a replica."""
+        """The shadow of a Variable on a replica."""
         own = self._of.setdefault(variable, {})
         found = own.get(r)
         if found is None:
@@ -78,11 +78,11 @@ class Shadows:
         return found
 
     def begin_with(self, parts: Mapping[Variable, Mapping[int, Any]]) -> None:
-        """Let replicas go on with parts of their own of Variables that hold the merged values."""
+        """Let replicas resume with separate parts of Variables that hold the merged values."""
         self._begins = {v: (v.current, own) for v, own in parts.items()}
 
     def push(self, local: Iterable[Variable], mirrored: Iterable[Variable]) -> None:
-        """Let shadows follow those Variables that were changed by others than runs."""
+        """Update shadows of Variables that were changed outside of runs."""
         new: dict[Variable, Any] = {}
         for variables, make in ((mirrored, _same), (local, _part)):
             for variable in variables:
@@ -100,16 +100,16 @@ class Shadows:
         self.note(mirrored)
 
     def _parts_of(self, variable: Variable, own: Mapping[int, Variable]) -> Mapping[int, Any]:
-        """The parts to begin with, where there is a shadow for each: else some would be lost."""
+        """The initial parts, if there is a shadow for each: otherwise some would be lost."""
         merged, parts = self._begins.pop(variable, (None, {}))
         return parts if merged is variable.current and {0, *own} >= set(parts) else {}
 
     def note(self, variables: Iterable[Variable]) -> None:
-        """A run has changed these Variables together with their shadows."""
+        """Note that a run has changed these Variables together with their shadows."""
         self._known.update((v, v.current) for v in variables)
 
     def unchanged(self, variables: Iterable[Variable]) -> list[Variable]:
-        """Those, each once, that nothing but runs has changed since they were noted."""
+        """The Variables, each once, changed only by runs since they were noted."""
         return [v for v in dict.fromkeys(variables) if self._known.get(v) is v.current]
 
     def all_of(self, variables: Iterable[Variable]) -> list[Variable]:
@@ -119,30 +119,30 @@ class Shadows:
     def unmerged(
         self, local: Iterable[Variable], steps: Sequence[int] | None = None
     ) -> dict[Variable, Whole]:
-        """Those that replicas have changed each for itself since they were merged, as wholes.
+        """Variables changed separately by replicas since they were merged, as wholes.
 
-        ``steps`` is how many steps each has made since they had one; None for equally many.
+        ``steps`` is the number of steps of each since then; None for equally many.
         """
         found = {}
         for variable in local:
             shadows = self._of.get(variable)
-            if shadows and variable in self._known:  # else it has been merged already
+            if shadows and variable in self._known:  # otherwise it has been merged already
                 made = [1 if steps is None else steps[r] for r in (0, *shadows)]
                 join = partial(_merged, variable, made)
                 parts = [variable, *shadows.values()]
-                # Parts that weigh differently would not be merged as before when they go on.
+                # Parts of different weights cannot be merged as before when training resumes.
                 found[variable] = Whole(parts, join, [0, *shadows] if steps is None else ())
         return found
 
     def merge(self, local: Iterable[Variable], steps: Sequence[int] | None = None) -> None:
-        """Make one value of what the replicas have made of these Variables; as ``unmerged``."""
+        """Merge the replicas' values of these Variables; as ``unmerged``."""
         new = {
             variable: whole.join([np.asarray(v.current) for v in whole.parts])
             for variable, whole in self.unmerged(local, steps).items()
         }
         assign_together(new)
         for variable in new:
-            self._known.pop(variable, None)  # the parts are to be made anew
+            self._known.pop(variable, None)  # parts are recreated
 
 
 def _same(variable: Variable, r: int) -> Any:
@@ -150,7 +150,7 @@ def _same(variable: Variable, r: int) -> Any:
 
 
 def _part(variable: Variable, r: int) -> Any:
-    """What a replica that is not the first begins with."""
+    """The initial part of a replica other than the first."""
     value = np.asarray(variable.current)
     if variable.is_random_state:
         words = value.copy()
@@ -160,12 +160,12 @@ def _part(variable: Variable, r: int) -> Any:
 
 
 def _merged(variable: Variable, steps: Sequence[int], parts: Sequence[Any]) -> Any:
-    """One value of a Variable of those of all replicas, which have made so many steps each."""
+    """One value of a Variable merged from those of all replicas, weighted by their steps."""
     if variable.aggregation == "sum":
         return sum(parts[1:], parts[0])
     most = parts[steps.index(max(steps))]
     if variable.is_random_state:
-        words = most.copy()  # as far as any has drawn, so that no numbers come again
+        words = most.copy()  # the furthest state, so that no numbers repeat
         words[0] = parts[0][0]
         return words
     if not is_inexact(variable.dtype):

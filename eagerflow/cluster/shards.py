@@ -1,9 +1,9 @@
-"""Shards: a step's graph in which large tables are kept as contiguous shards of their rows.
+"""Shards: a step's graph with large tables stored as contiguous shards of their rows.
 
-Rows are taken from each shard, and written to each; those that lie elsewhere go to a row behind
-the shard's own, so that shapes do not depend on indices. What makes new rows of old ones is made
-for each shard, so that it can be where the shard lies. What reads or changes the whole of a table
-gets all shards joined, or gives each its part.
+Rows are read from each shard, and written to each; indices outside of it refer to a row after
+its own rows, so that shapes do not depend on indices. Updates from old rows to new ones are copied
+for each shard, so that they can run on its device. Nodes that read or change the whole table
+get all shards joined, or assign each its part.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ _ROWS = ("array",)
 
 
 class Shard(NamedTuple):
-    """Rows of a table from ``begin`` to before ``end``, in a Variable with one row more."""
+    """Rows of a table from ``begin`` to before ``end``, in a Variable with one additional row."""
 
     begin: int
     end: int
     variable: Variable
 
     def of(self, whole: Any) -> Any:
-        """The shard's values out of those of the whole table."""
+        """The shard's rows of the whole table's values."""
         own = whole[self.begin : self.end]
         return np.concatenate([own, np.zeros_like(own[:1])])
 
 
 def in_shards(graph: Graph, shards: Mapping[Variable, Sequence[Shard]]) -> Graph:
-    """The graph of a step with ``shards`` in place of those tables that have them."""
+    """The graph of a step with ``shards`` in place of the tables that have them."""
     tables = {cell.value: cell for cell in graph.cells if cell.variable in shards}
     return _Sharded(graph, tables, shards).made() if tables else graph
 
 
 class _Sharded(Sweep):
-    """A walk that puts shards in place of tables, by the tables' values in the graph."""
+    """A sweep that replaces tables by shards, by the tables' values in the graph."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class _Sharded(Sweep):
             for v, cell in tables.items()
         }
         first = next(iter(tables))
-        self.root = Node(getitem.op, (first,), {}, first.name)  # of what no node asks for
+        self.root = Node(getitem.op, (first,), {}, first.name)  # for nodes without an original
         self.root.outputs = (first,)
         self._rows: dict[tuple[Any, ...], Value] = {}
-        """Where the rows of some indices lie in a shard, by where it begins."""
+        """The positions of rows in a shard, by indices and the start of the shard."""
         count = max(map(len, self._shards.values()))
         self._own: list[dict[Value, Value]] = [{} for _ in range(count)]
-        """What stands for values in each shard, of those between old rows and new ones."""
+        """Replacements of values in each shard, for values between old rows and new ones."""
 
     def _entry(self, cell: Cell, i: int, shard: Shard) -> Value:
         shape = shard.end - shard.begin + 1, *cell.value.shape[1:]
@@ -115,7 +115,7 @@ class _Sharded(Sweep):
         return made
 
     def _reads(self, node: Node) -> bool:
-        """Whether a node takes rows of a table that is in shards."""
+        """Whether a node takes rows of a sharded table."""
         return rows_read(node) and node.inputs[0] in self._tables
 
     def _ends(self, table: Value) -> tuple[int, ...]:
@@ -125,7 +125,7 @@ class _Sharded(Sweep):
         return zip(self._shards[table], self._cells[table], strict=True)
 
     def _place(self, ids: Any, shard: Shard, table: Value) -> Value:
-        """Where rows of a table that the root reads or writes lie in a shard."""
+        """The positions in a shard of table rows that the root reads or writes."""
         ids = self.new.get(ids, ids)
         rows, low = table.shape[0], lowest_row(self.root)
         key = ids, shard.begin, rows, low
@@ -136,7 +136,7 @@ class _Sharded(Sweep):
         return found
 
     def _read(self, node: Node) -> None:
-        """Rows of each shard, of which those stay that belong to it."""
+        """Read rows of each shard, and select those that belong to it."""
         table, ids = node.inputs
         found = None
         for shard, cell in self._each(table):
@@ -151,7 +151,7 @@ class _Sharded(Sweep):
         self.replace(node.outputs[0], found)
 
     def _update(self, node: Node) -> None:
-        """A step on the way from the old rows of each shard to its new ones."""
+        """Copy a step of the update from old rows to new ones for each shard."""
         if self._reads(node):
             table, ids = node.inputs
             for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
@@ -166,7 +166,7 @@ class _Sharded(Sweep):
             own.update(zip(node.outputs, made.outputs, strict=True))
 
     def _write(self, node: Node, table: Value) -> None:
-        """New rows of each shard."""
+        """Write new rows of each shard."""
         _, rows, ids = node.inputs
         for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
             new = own.get(rows, self.new.get(rows, rows))
@@ -174,7 +174,7 @@ class _Sharded(Sweep):
             cell.assigned = self.make(index_set, cell.value, new, places, index=_ROWS)
 
     def _join(self, values: Iterable[Any]) -> None:
-        """Whole tables, of those that are among these values."""
+        """Join the shards of tables among these values."""
         for table in [v for v in values if v in self._tables and v not in self.new]:
             parts = [
                 self.make(getitem, cell.value, index=slice(0, shard.end - shard.begin))
@@ -183,7 +183,7 @@ class _Sharded(Sweep):
             self.replace(table, self.make(concat, *parts, axis=0))
 
     def _split(self, table: Value, new: Value) -> None:
-        """The shards of a whole new table."""
+        """Split a whole new table into shards."""
         new = self.new.get(new, new)
         for shard, cell in self._each(table):
             rows = shard.end - shard.begin

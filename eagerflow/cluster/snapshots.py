@@ -1,8 +1,8 @@
-"""Snapshots: the values that Variables have at one moment, wherever they are, for a checkpoint.
+"""Snapshots: consistent values of Variables, wherever they are stored, for a checkpoint.
 
-The thread that sends all that goes to tasks takes it, between two messages: so it is that between
-two runs. A task keeps what it holds at that moment, which is references alone, as runs give
-Variables new arrays, and writes it into a file while later runs go on.
+The thread that sends all messages to tasks takes it, between two messages: so it is the state
+between two runs. A task keeps references to its values at that time, as runs give
+Variables new arrays, and writes them into a file while later runs go on.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from eagerflow.variable import Variable, read_together
 __all__ = ["Snapshot", "parts_in"]
 
 FETCH_SECONDS = 60.0
-_PARTS = "replicas/"  # before the number of the replica and the name of the merged value
+_PARTS = "replicas/"  # prefix of the replica number and the name of the merged value
 
 
 def parts_in(
     variables: Mapping[str, Variable], arrays: Mapping[str, Any], replicas: int
 ) -> dict[Variable, dict[int, Any]]:
-    """What each replica had for itself of Variables, of those named as in the checkpoint.
+    """The separate parts of each replica for Variables with these names in the checkpoint.
 
-    Nothing of it where the checkpoint is that of more ``replicas``, which had parts of their own.
+    Empty if the checkpoint has more ``replicas``, with parts of their own.
     """
     own = {name for name in arrays if name.startswith(_PARTS)}
     parts: dict[Variable, dict[int, Any]] = {}
@@ -51,13 +51,13 @@ def _part_name(replica: int, name: str) -> str:
 
 
 class Snapshot:
-    """The values of Variables at the moment when it is made.
+    """The values of Variables at the time of its creation.
 
-    ``variables`` have the names of the checkpoint; of those that are in ``wholes``, others have
-    the value. What is in ``here`` or has parts comes to this process; the rest is written where it
-    is, into files in ``folder`` whose names begin with ``prefix``. Without a ``client`` all is
-    here. ``saved`` is called when the checkpoint is whole. Raises TaskLostError where a value was
-    lost.
+    ``variables`` have the names of the checkpoint; for those in ``wholes``, others hold
+    the value. Values in ``here`` or with parts are copied to this process; the rest are written on
+    their tasks, into files in ``folder`` with names that begin with ``prefix``. Without a
+    ``client`` all are here. ``saved`` is called when the checkpoint is complete. Raises
+    TaskLostError if a value was lost.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Snapshot:
         self._folder, self._prefix = folder, prefix
         self.saved = saved
         self._values: dict[Variable, Any] = {}
-        """Of what is here already; Tensors as they are, which so cannot be written over."""
+        """Values already here; references to Tensors, which so cannot be overwritten."""
         self._fetched: list[tuple[Question, list[Variable]]] = []
         self._written: dict[str, tuple[Question, str]] = {}
         self._there: set[str] = set()
         self._names: dict[Variable, list[str]] = {}
-        """Of those that tasks may write; layers may share a Variable."""
+        """For Variables that tasks may write; layers may share a Variable."""
         for name, variable in variables.items():
             if name not in here and variable not in wholes:
                 self._names.setdefault(variable, []).append(name)
@@ -97,7 +97,7 @@ class Snapshot:
         return dict(zip(every, read_together(every), strict=True))
 
     def _take(self, client: Client) -> None:
-        """Ask tasks to keep and write what they hold; for the thread that sends."""
+        """Ask tasks to keep and write their values; for the sending thread."""
         writes: dict[str, list[tuple[int, str]]] = {}
         fetches: dict[tuple[str, str], dict[int, Variable]] = {}
         for variable, tensor in self._current().items():
@@ -131,9 +131,9 @@ class Snapshot:
     def finish(self) -> tuple[dict[str, Any], list[ShardFile]]:
         """The values that are here, by name, and the files that tasks have written of the others.
 
-        What replicas have for themselves is there twice: merged, and the part of each.
+        Separate state of replicas is included twice: merged, and the part of each.
 
-        It returns when these are written; the first error of a task, when all have ended.
+        Returns when these are written; raises the first error of a task, when all have ended.
         """
         try:
             shards = self._answers()
@@ -145,7 +145,7 @@ class Snapshot:
         return {name: self._value(self._variables[name]) for name in names} | self._parts(), shards
 
     def _parts(self) -> dict[str, Any]:
-        """What each replica has for itself, beside the merged values."""
+        """The separate parts of each replica, beside the merged values."""
         return {
             _part_name(r, name): self._array(part)
             for name, variable in self._variables.items()

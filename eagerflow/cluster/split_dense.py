@@ -1,4 +1,4 @@
-"""Dense layers whose weights lie on several devices, in parts."""
+"""Dense layers with weights split over several devices."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = ["SplitDense"]
 
 
 class SplitDense(Layer):
-    """What a Dense layer computes, with a part of its weights on each device.
+    """A Dense layer, or two, with a part of the weights on each device.
 
-    ``layer`` is a Dense, whose units are divided over the ``devices``: each has some columns of the
-    kernel, and what they give is joined on the first one. ``then`` is a Dense that follows at once:
-    the rows of its kernel lie where the columns do that they belong to, so that what is between
-    both stays in parts, and what the parts give is added up in the order of the devices. Weights
-    begin as those of the two layers, which are not changed; ``joined`` gives such layers again.
+    ``layer`` is a Dense; its units are divided over the ``devices``: each has some columns of the
+    kernel, and their results are joined on the first one. ``then`` is a Dense that follows at once:
+    the rows of its kernel are on the devices of the corresponding columns, so that values between
+    both stay in parts, and results of the parts are added in the order of the devices. Weights
+    start as those of the two layers, which are not changed; ``joined`` converts back to layers.
 
-    The parts are computed on their devices where the graph of a step is cut over these: by
-    ``Pipeline``, of whose devices they are, or ``ef.capture.partition``. Raises ArgumentError for
-    what cannot be divided. Source: Shoeybi and others, "Megatron-LM", 2019.
+    The parts are computed on their devices if the graph of a step is cut over these: by
+    ``Pipeline`` with these devices, or ``ef.capture.partition``. Raises ArgumentError for
+    layers that cannot be divided. Source: Shoeybi and others, "Megatron-LM", 2019.
 
     >>> first, second = ef.nn.Dense(6, activation="relu"), ef.nn.Dense(2)
     >>> layer = ef.cluster.SplitDense(first, ["cpu:0", "cpu:0"], then=second)
@@ -65,7 +65,7 @@ class SplitDense(Layer):
         self._check("layer", layer)
         expected = f"from 1 to {layer.units} devices, for as many units"
         fits = 1 <= len(self.devices) <= layer.units
-        wrong = "not what units can be divided over"
+        wrong = "not a list that units can be divided over"
         require(fits, self.devices, wrong, self._label, "devices", expected)
         sizes = [len(part) for part in np.array_split(np.arange(layer.units), len(self.devices))]
         seams = [slice(*ends) for ends in pairwise([0, *accumulate(sizes)])]
@@ -81,7 +81,7 @@ class SplitDense(Layer):
             self._check("then", then)
             fits, expected = not then.built or then.width == layer.units, f"{layer.units} inputs"
             require(fits, then, "not of as many inputs", self._label, "then", expected)
-            expected = "an activation that looks at each number by itself"
+            expected = "an elementwise activation"
             alone = _looks_at_each(layer.activation)
             require(alone, layer, "not to be activated in parts", self._label, "layer", expected)
             self.rows = [
@@ -91,7 +91,7 @@ class SplitDense(Layer):
             self._last = then.activation
 
     def _part(self, number: int, i: int, kernel: Any, bias: slice, **changes: Any) -> Dense:
-        """A Dense of one device, whose weights begin as parts of a whole layer's."""
+        """A Dense of one device, initialized with parts of a whole layer's weights."""
         name = f"{('columns', 'rows')[number]}_{i}"
         begin = {
             "kernel_initializer": lambda shape, dtype: self._begin(number, shape, dtype)[0][kernel],
@@ -100,7 +100,7 @@ class SplitDense(Layer):
         return Dense(**self._configs[number] | begin | {"name": name, "activation": None} | changes)
 
     def _begin(self, number: int, shape: Shape, dtype: Any) -> list[Any]:
-        """What the weights of a whole layer are or would begin with; drawn once for all parts."""
+        """The weights of a whole layer, or their initial values; drawn once for all parts."""
         layers, drawn = self._whole.held
         if number not in drawn:
             one, first = layers[number], layers[0]
@@ -124,10 +124,10 @@ class SplitDense(Layer):
             build_part(column, input_shape, self.name)
         for row, column in zip(self.rows, self.columns, strict=bool(self.rows)):
             build_part(row, (*input_shape[:-1], column.units), self.name)
-        self._whole = Untracked(())  # weights are to be there once
+        self._whole = Untracked(())  # drop the second copy of the weights
 
     def call(self, inputs: Tensor) -> Tensor:
-        """What the whole layers would give."""
+        """The result of the whole layers."""
         parts = []
         for i, place in enumerate(self.devices):
             with _on(place, inputs):
@@ -139,11 +139,11 @@ class SplitDense(Layer):
             return self._activation(ops.concat(parts, axis=-1))
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make it again, with devices by their names."""
+        """The constructor arguments, with devices by name."""
         return super().get_config() | {"devices": self.devices}
 
     def joined(self) -> list[Dense]:
-        """Dense layers with the weights that the parts have: one, or two in a row."""
+        """Dense layers with the weights of the parts: one, or two in sequence."""
         found = []
         both = zip(self._configs, (self.columns, self.rows), (1, 0), strict=False)
         for config, parts, axis in both:
@@ -160,14 +160,14 @@ class SplitDense(Layer):
 
 
 def _from_file(layer: Any) -> Any:
-    """A layer, which a saved model holds as its configuration."""
+    """A layer, which a saved model stores as its configuration."""
     return (
         from_config("layer", layer, layer_classes, callable) if isinstance(layer, dict) else layer
     )
 
 
 def _on(place: str, inputs: Tensor) -> AbstractContextManager[Any]:
-    """A device; none for symbols, which are nowhere, and for a task of a cluster that has ended."""
+    """A device context; none for symbolic inputs, and for a task of a cluster that has ended."""
     has_ended = place.startswith("/job:") and not place.startswith(HERE) and not in_cluster()
     return nullcontext() if is_symbolic(inputs) or has_ended else device(place)
 

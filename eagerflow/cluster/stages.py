@@ -1,10 +1,10 @@
-"""Stages: which device of a pipeline has each node of a step.
+"""Stages: the pipeline device of each node of a step.
 
-The forward nodes have positions, in their order or by the devices that they are pinned to. All
-other nodes get one of theirs: a gradient goes with the forward node whose values and weights it
-reads, never behind the gradient that it follows from; an update goes with its weight. Where
-nothing is pinned, the positions are divided, so that the stages take about the same time by a
-model of costs, and little is sent between them.
+The forward nodes have positions, by their order or the devices that they are pinned to. All
+other nodes get one of these: a gradient goes with the forward node whose values and weights it
+reads, never after the gradient that it depends on; an update goes with its weight. Without
+pins, the positions are divided, so that the stages take about the same time by a
+cost model, and little is sent between them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eagerflow.ops.creation.cast import to_device
 __all__ = ["Positions", "Stages", "cuts_by_costs", "pins_of"]
 
 _TO_DEVICE = to_device.op  # type: ignore[attr-defined]
-SENT_WEIGHT = 0.05  # of what is sent at a cut, against the square of a stage's time
+SENT_WEIGHT = 0.05  # weight of sent data against the square of a stage's time
 
 
 class Stages(NamedTuple):
@@ -38,11 +38,11 @@ class Stages(NamedTuple):
 
 
 class Positions:
-    """Where the nodes of a step stand in the order of its forward nodes.
+    """The positions of a step's nodes in the order of its forward nodes.
 
-    ``varying`` are the values that differ between micro-batches; ``pins`` the positions of nodes
-    that are said. Where there are some, nodes that are forward and not pinned follow what they
-    read; else each has a position of its own. Raises CaptureError where the step goes on from a
+    ``varying`` are the values that differ between micro-batches; ``pins`` the given positions of
+    nodes. If there are some, forward nodes without a pin follow their operands;
+    otherwise each has a position of its own. Raises CaptureError if the step continues from a
     mean over micro-batches.
     """
 
@@ -50,7 +50,7 @@ class Positions:
         self.graph, self.varying = graph, varying
         self.of: dict[Node, int] = dict(pins)
         self.near: dict[Value, frozenset[int]] = {}
-        """Of what is no gradient: the positions of the forward nodes that make or read it."""
+        """For values other than gradients: the positions of forward nodes that make or read it."""
         self.readers: dict[Value, list[Node]] = {}
         self.last = 0
         for node in graph.nodes:
@@ -66,11 +66,11 @@ class Positions:
         self.entries = self._entries()
 
     def varies(self, node: Node) -> bool:
-        """Whether each micro-batch has such a node."""
+        """Whether each micro-batch has a separate copy of a node."""
         return any(v in self.varying for v in node.outputs)
 
     def stages(self, cuts: Sequence[int]) -> Stages:
-        """The stages, where each but the first begins at one of these positions."""
+        """The stages; all but the first begin at these positions."""
         return Stages(
             {node: bisect_right(cuts, at) for node, at in self.of.items()},
             {v: bisect_right(cuts, at) for v, at in self.entries.items()},
@@ -80,7 +80,7 @@ class Positions:
         for node in self.graph.nodes:
             if self.varies(node) and any(x in self._late for x in node.values()):
                 raise CaptureError(
-                    "the step goes on from a mean over all micro-batches, which is there only "
+                    "the step continues from a mean over all micro-batches, available only "
                     "when all of them have passed",
                     op=node.op.name,
                     at=node.place or None,
@@ -112,7 +112,7 @@ class Positions:
         return [self.of[n] for n in found if n in self.of and n not in self.backward]
 
     def _weights(self) -> None:
-        """Weights, and what is computed of them alone, are near what reads that."""
+        """Place weights, and values computed only from them, near their readers."""
         fixed = [n for n in self.graph.nodes if not self.varies(n) and not self.is_late(n)]
         for node in reversed(fixed):
             found = frozenset[int]().union(*(self.near[v] for v in node.outputs))
@@ -127,7 +127,7 @@ class Positions:
                 self.of.setdefault(node, min(found))
 
     def is_late(self, node: Node) -> bool:
-        """Whether a node follows from means over all micro-batches."""
+        """Whether a node depends on means over all micro-batches."""
         return any(v in self._late for v in node.outputs)
 
     def _gradients(self) -> None:
@@ -147,7 +147,7 @@ class Positions:
                 self.of[node] = max(below, default=min(options))
             elif node.op.fills:  # the gradient of a loss
                 self.of[node] = max(map(max, sets), default=self.last)
-            elif common:  # of forward values alone: whatever reads it decides
+            elif common:  # of forward values only: its reader decides
                 self.near.update(dict.fromkeys(node.outputs, common))
                 if len(common) == 1:
                     self.of[node] = min(common)
@@ -158,8 +158,8 @@ class Positions:
         self._beside_readers(own)
 
     def _weights_of(self, own: Sequence[Node]) -> dict[Node, Value]:
-        """Of nodes that lead to the gradient of one weight, and to nothing else, that weight."""
-        carried: dict[Value, Node] = {}  # what is made of a mean, and has its shape
+        """Nodes that only contribute to the gradient of one weight, with that weight."""
+        carried: dict[Value, Node] = {}  # values computed from a mean, of its shape
         for node in self.graph.nodes:
             if node.op is MEAN:
                 carried[node.outputs[0]] = node
@@ -180,7 +180,7 @@ class Positions:
         return found
 
     def _updates(self) -> None:
-        """What follows from means: beside the largest of what it reads."""
+        """Place nodes that depend on means: beside their largest operand."""
         for node in self.graph.nodes:
             if node in self.of or not self.is_late(node):
                 continue
@@ -197,7 +197,7 @@ class Positions:
         return min(self.near.get(x, ()), default=None)
 
     def _beside_readers(self, nodes: Sequence[Node]) -> None:
-        """Nodes that have no position yet get that of the first one that reads them."""
+        """Give nodes without a position that of their first reader."""
         for node in reversed(nodes):
             if node not in self.of:
                 near = max(self.near.get(node.outputs[0], ()), default=0)
@@ -221,7 +221,7 @@ class Positions:
 
 
 def _is_gradient(node: Node) -> bool:
-    return "gradient" in node.scope.split("/")  # where tapes write down what they compute
+    return "gradient" in node.scope.split("/")  # the scope of nodes made by tapes
 
 
 def _following_means(graph: Graph) -> set[Value]:
@@ -236,7 +236,7 @@ def _following_means(graph: Graph) -> set[Value]:
 
 
 def pins_of(graph: Graph, devices: Sequence[str]) -> dict[Node, int]:
-    """The stages of nodes that are pinned; PlacementError for devices that are none's."""
+    """The stages of pinned nodes; PlacementError for devices without a stage."""
     numbers = {name: i for i, name in enumerate(devices)}
     found = {}
     for node in graph.nodes:
@@ -260,7 +260,7 @@ def pins_of(graph: Graph, devices: Sequence[str]) -> dict[Node, int]:
 def cuts_by_costs(
     found: Positions, devices: Sequence[str], model: CostModel, count: int
 ) -> list[int]:
-    """Where the second stage begins, and each one after it, if ``count`` micro-batches pass.
+    """The start of each stage after the first, if ``count`` micro-batches pass.
 
     Raises ArgumentError for steps with fewer forward nodes than there are stages.
     """
@@ -286,7 +286,7 @@ def cuts_by_costs(
 
 
 def _sent(found: Positions, total: int) -> list[float]:
-    """Bytes of a micro-batch that go from what is before a position to what is there or behind."""
+    """Bytes of a micro-batch sent from nodes before a position to later ones."""
     steps = [0.0] * (total + 1)
     for v in [*found.graph.all_inputs(), *(v for n in found.graph.nodes for v in n.outputs)]:
         if v in found.varying:
@@ -298,10 +298,10 @@ def _sent(found: Positions, total: int) -> list[float]:
 
 
 def _divided(seconds: np.ndarray, sent: np.ndarray, links: np.ndarray) -> list[int]:
-    """The begins of all stages but the first.
+    """The starts of all stages but the first.
 
-    A stage takes as long as its nodes, or as the way to it where that is longer. What is least is
-    the sum of the squares of these times, with a little for what is sent.
+    A stage takes as long as its nodes, or as the transfer to it if that is longer. Minimized is
+    the sum of the squares of these times, with a small weight for sent bytes.
     """
     count, total = seconds.shape
     ends = np.concatenate([np.zeros((count, 1)), seconds.cumsum(axis=1)], axis=1)

@@ -1,12 +1,12 @@
-"""Staging: what workers compute for a step waits until it is known which of them count.
+"""Staging: results of workers for a step are kept aside until it is known which of them count.
 
-A worker's gradients, and the new values of what it changes for itself (counts of metrics, running
-means, random states), go into Variables of the servers' that only a push reads. One push makes all
-of it valid of those workers that count, or nothing. So a part that comes too late changes nothing,
-and one that is made again counts once.
+A worker's gradients, and the new values of its separate state (counts of metrics, running
+means, random states), go into Variables of the servers that only a push reads. One push makes all
+of it valid for the workers that count, or nothing. So a part that comes too late changes nothing,
+and a repeated one counts once.
 
 The push is one graph for any set of workers: each has a share of the mean as an input, which is
-nought where it does not count. Nothing of the graph is at a worker, so it waits for none.
+zero if it does not count. No node of the graph is on a worker, so it waits for none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["StagedCompute", "joint_push"]
 
 
 class _OnServers(Replication):
-    """What a worker changes for itself lies on a server, where a push can change it."""
+    """Separate state of a worker is on a server, where a push can change it."""
 
     def _cell(self, cell: Cell, r: int) -> Cell:
         found = super()._cell(cell, r)
@@ -41,11 +41,11 @@ class _OnServers(Replication):
 
 
 class StagedCompute(_OnServers, Compute):
-    """What a worker computes by itself, with new values of its own in ``staged`` Variables."""
+    """The local computation of a worker, with new values of its own in ``staged`` Variables."""
 
     @cached_property
     def staged(self) -> dict[Variable, Variable]:
-        """Those with the new values, by those that a push gives them to."""
+        """The Variables with new values, by those that a push assigns them to."""
         return {}
 
     def _keeps(self, like: Value) -> int:
@@ -54,7 +54,7 @@ class StagedCompute(_OnServers, Compute):
     def _assign(self, cell: Cell, r: int) -> Value:
         new = cell.assigned
         assert new is not None
-        self._cell(cell, r)  # which a push gives the value, also where nothing reads it here
+        self._cell(cell, r)  # assigned by a push, even if nothing reads it here
         value: Value = self._at(r, new)
         self.staged[cell.variable] = self.keep(cell.value, cell.name, value).variable
         return value
@@ -66,11 +66,11 @@ def joint_push(
     shadow: Shadow,
     homes: Sequence[int],
 ) -> Replicated:
-    """What servers make of the gradients that these workers have, by their places.
+    """The servers' update from the gradients of these workers, by their indices.
 
-    Its inputs are the shares of the workers in the means, nought where one does not count. What the
-    others have staged becomes valid. Raises ArgumentError where the workers' graphs differ
-    otherwise than in sizes.
+    Its inputs are the shares of the workers in the means, zero if one does not count. Staged values
+    of those that count become valid. Raises ArgumentError if the workers' graphs differ
+    other than in sizes.
     """
     return _JointPush(computed, devices, shadow, homes).made()
 
@@ -90,7 +90,7 @@ class _JointPush(_OnServers, Push):
         self._computed = computed
         self._shares = {r: self._share(r) for r in self.workers}
         self._known: dict[tuple[Any, ...], Value] = {}
-        """What follows from shares alone."""
+        """Values that depend on shares only."""
 
     def _share(self, r: int) -> Value:
         name = self.names.take(f"replica_{r}/share")
@@ -105,14 +105,14 @@ class _JointPush(_OnServers, Push):
         return found
 
     def _sum(self, i: int, node: Node) -> None:
-        """The mean of those that count, added in the order of the workers."""
+        """The mean over those that count, added in the order of the workers."""
         (mean,) = node.outputs
         home = self.home[mean]
         terms = [self._term(i, mean, r, home) for r in self.workers]
         self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), terms)
 
     def _term(self, i: int, mean: Value, r: int, home: int) -> Value:
-        """What a worker adds: -0.0 if it does not count, which leaves every sum as it is."""
+        """A worker's term: -0.0 if it does not count, which leaves every sum unchanged."""
         own = self._computed[r]
         (name,) = own.first.nodes[i].outputs
         value = self.read_kept(mean, own.gradients[name], home)
@@ -138,7 +138,7 @@ class _JointPush(_OnServers, Push):
         r: int,
         home: int,
     ) -> Value:
-        """A number that follows from a worker's share, once at each place."""
+        """A number computed from a worker's share, once on each device."""
         key = op, dtype, r, home
         found = self._known.get(key)
         if found is None:
@@ -154,11 +154,11 @@ class _JointPush(_OnServers, Push):
         return super()._cells([*asked, *own])
 
     def _is_own(self, cell: Cell) -> bool:
-        """Whether workers change a Variable each for itself."""
+        """Whether workers change a Variable separately."""
         return cell in self.local and cell.assigned is not None
 
     def _own(self, cell: Cell, r: int) -> Value:
-        """What a worker has changed for itself: what it has staged, if it counts."""
+        """A worker's separate state: its staged value, if it counts."""
         home, new = self.default, cell.assigned
         assert new is not None
         staged = self.read_kept(cell.value, self._computed[r].staged[cell.variable], home)

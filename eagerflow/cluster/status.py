@@ -1,4 +1,4 @@
-"""What a cluster is doing: a table of its tasks, and a picture of them."""
+"""The status of a cluster: a table of its tasks, and a picture of them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _HEAD = (
     "to client",
     "to tasks",
 )
-SLOW = 1.5  # times as long as others, from which a task is called slow
-MAX_PAIRS = 12  # of GPUs that are listed one by one
+SLOW = 1.5  # ratio to others from which a task is called slow
+MAX_PAIRS = 12  # of GPUs listed individually
 _WIDTH, _HEIGHT = 190, 58  # of a task's box
 _ACROSS, _DOWN = 96, 64  # between two boxes
-_BEND = 6  # so many times its bend is an arrow long
+_BEND = 6  # ratio of an arrow's length to its bend
 
 
 class TaskStatus(NamedTuple):
-    """One task: where it is, the numbers of the runs it is at, and bytes of arrays moved so far.
+    """One task: its machine, the numbers of its active runs, and bytes of arrays moved so far.
 
     >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
     ...     cluster.status().tasks[0].to_tasks
@@ -52,14 +52,14 @@ class TaskStatus(NamedTuple):
     to_client: int = 0
     to_tasks: dict[str, int] = {}
     seconds: float | None = None
-    """In which it did its part of a run, by the last ones, without what it waited for (median)."""
+    """The time of its part of a run, by the last ones, without waiting (median)."""
     others: float | None = None
     """The same of the other tasks of its job (median)."""
     memory: str = ""
-    """What tells the memories apart that tasks share."""
+    """An identifier of the memory that tasks share."""
     past_host: Sequence[tuple[str, str, str, str, int]] = ()
-    """From each device that may do without the host's memory to each such one of other tasks: the
-    library that is used, or "" and why not, and the bytes that have gone so."""
+    """From each device that may bypass host memory to each such one of other tasks: the
+    library in use, or "" and the reason, and the bytes sent this way."""
 
     @property
     def is_slow(self) -> bool:
@@ -90,7 +90,7 @@ class TaskStatus(NamedTuple):
 
 
 def compared(tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-    """Tasks, each with the time that the others of its job take."""
+    """Tasks, each with the time of the others of its job."""
     found = []
     for task in tasks:
         job = task.name.rpartition("/")[0]
@@ -104,7 +104,7 @@ def compared(tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
 
 
 class Status(NamedTuple):
-    """The tasks of a cluster at one moment; it prints as a table, and is a picture in notebooks.
+    """The tasks of a cluster at one time; it prints as a table, and is a picture in notebooks.
 
     >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
     ...     [task.name for task in cluster.status().tasks]
@@ -119,10 +119,10 @@ class Status(NamedTuple):
         return [task.name for task in self.tasks if task.is_slow]
 
     def transport(self, source: Device | str, target: Device | str) -> str:
-        """How arrays go from a device to one of another task; ArgumentError for none of tasks here.
+        """The path of arrays between devices of two tasks; ArgumentError for other devices.
 
-        It is the name of a library that goes from GPU to GPU, or else ``"shared memory"`` or
-        ``"sockets"``, behind which stands why GPUs do not do without them.
+        It is the name of a library for direct transfers between GPUs, or else ``"shared memory"``
+        or ``"sockets"``, followed by the reason why GPUs use these.
 
         >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
         ...     cluster.status().transport(*cluster.devices())
@@ -143,7 +143,7 @@ class Status(NamedTuple):
         return next((w for *ends, w, _ in self._past_host() if tuple(ends) == pair), by_host)
 
     def _past_host(self) -> Iterator[tuple[str, str, str, int]]:
-        """Of pairs of devices that may do without the host's memory, what they use, and bytes."""
+        """For pairs of devices that may bypass host memory: the path in use, and bytes."""
         memories = {task.name: task.memory for task in self.tasks}
         for task in self.tasks:
             for source, target, library, why, sent in task.past_host:
@@ -152,7 +152,7 @@ class Status(NamedTuple):
                 yield source, target, library or f"{by_host} ({why})", sent
 
     def _ways(self) -> list[str]:
-        """A line for each pair of such devices, or for what many pairs use."""
+        """A line for each pair of such devices, or for each path of many pairs."""
         pairs = list(self._past_host())
         if len(pairs) <= MAX_PAIRS:
             return [f"{a} to {b}: {way}, {bytes_text(sent)}" for a, b, way, sent in pairs]
@@ -169,7 +169,7 @@ class Status(NamedTuple):
         return str(self)
 
     def _repr_html_(self) -> str:
-        """A picture: a box for each task, an arrow for each way that bytes have gone."""
+        """A picture: a box for each task, an arrow for each direction with traffic."""
         return picture(self.tasks)
 
 
@@ -177,7 +177,7 @@ _COLOURS = {"ready": "#2a9d5c", "lost": "#c8402f", "starting": "#c79a2b", "drain
 
 
 def picture(tasks: Sequence[TaskStatus]) -> str:
-    """The tasks as boxes in a row for each job, with what has gone between them, as SVG."""
+    """The tasks as boxes in a row for each job, with the traffic between them, as SVG."""
     jobs: dict[str, list[TaskStatus]] = {}
     for task in tasks:
         jobs.setdefault(task.name.split("/")[1], []).append(task)
@@ -207,7 +207,7 @@ def picture(tasks: Sequence[TaskStatus]) -> str:
 def _arrow(
     start: tuple[int, int], end: tuple[int, int], size: int, most: int, name: str, peer: str
 ) -> str:
-    """What one task has sent to another; bent, each way to its own side, so that both are seen."""
+    """The traffic from one task to another; bent, each direction to its own side."""
     x1, y1, x2, y2 = (
         at + half
         for ends in (start, end)
@@ -237,7 +237,7 @@ def _arrow(
 
 
 def _edge(x: float, y: float, to_x: float, to_y: float) -> tuple[float, float]:
-    """Where a line from the middle of a box leaves it."""
+    """The point where a line from the middle of a box leaves it."""
     dx, dy = to_x - x, to_y - y
     part = min(_WIDTH / 2 / abs(dx) if dx else 1.0, _HEIGHT / 2 / abs(dy) if dy else 1.0)
     return x + part * dx, y + part * dy

@@ -1,8 +1,8 @@
-"""Tables: Variables of which steps read and write few rows, and the places where they lie.
+"""Tables: Variables with few rows read and written in a step, and their devices.
 
-A table has one place, where its rows are read for all replicas; what crosses devices are indices
-and rows. One that is large is kept in shards of rows, each at a place of its own. A shard is a
-Variable that stands for a part of the user's, which gets the whole with ``merge``.
+A table is on one device, where its rows are read for all replicas; only indices
+and rows cross devices. A large one is kept in shards of rows, each on a separate device. A shard is
+a Variable for a part of the user's, which gets the whole with ``merge``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["Tables"]
 class Tables:
     """The tables of all steps of a strategy.
 
-    A table is divided over the places as long as each shard has ``min_shard_bytes``. The first
-    step that uses a Variable decides whether it is a table; what later steps do with the whole of
-    it is right, and sends the whole. ``places`` has the place of each table, or of its shards.
+    A table is divided over the devices as long as each shard has ``min_shard_bytes``. The first
+    step that uses a Variable decides whether it is a table; later steps that use it as a whole
+    are correct, and send the whole. ``places`` has the device index of each table or its shards.
     """
 
     def __init__(self, min_shard_bytes: int) -> None:
@@ -41,10 +41,10 @@ class Tables:
         self._seen: dict[Variable, None] = {}
         self._load: dict[int, int] = {}
         self._known: dict[Variable, Tensor] = {}
-        """What the users' Variables held when their shards were made to fit."""
+        """The values of the users' Variables when their shards were last updated."""
 
     def arranged(self, graphs: Sequence[Graph | None], places: Sequence[int]) -> list[Graph | None]:
-        """The graphs of a step with shards in place of large tables; new tables get places."""
+        """The graphs of a step with shards in place of large tables; new tables get devices."""
         self._find(first_of(graphs), places)
         if not self._shards:
             return list(graphs)
@@ -79,7 +79,7 @@ class Tables:
         return [shard.variable for shard in made]
 
     def push(self) -> None:
-        """Let shards follow those tables that the program has changed itself."""
+        """Update the shards of tables that the program has changed itself."""
         changed = {
             table: current
             for table in self._shards
@@ -94,7 +94,7 @@ class Tables:
         self._known.update(changed)
 
     def unmerged(self) -> dict[Variable, Whole]:
-        """The tables whose shards may have newer values, as wholes."""
+        """The tables with shards that may have newer values, as wholes."""
         return {
             table: Whole([shard.variable for shard in shards], _joined)
             for table, shards in self._shards.items()
@@ -102,7 +102,7 @@ class Tables:
         }
 
     def merge(self) -> None:
-        """Make whole tables of their shards, where the program has not changed them since."""
+        """Join shards into whole tables, unless the program has changed these since."""
         whole = {
             table: own.join([np.asarray(v.current) for v in own.parts])
             for table, own in self.unmerged().items()
@@ -111,7 +111,7 @@ class Tables:
         self._known.update((table, table.current) for table in whole)
 
     def part_of(self, variable: Variable) -> tuple[Variable, Callable[[Any], Any]]:
-        """The table that a Variable is a shard of, and what makes it of that; itself for others."""
+        """The table of a shard, and the function that extracts the shard; itself for others."""
         for table, shards in self._shards.items():
             for shard in shards:
                 if shard.variable is variable:
@@ -120,11 +120,11 @@ class Tables:
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """A whole table of its shards, which have a spare row each."""
+    """A whole table joined from its shards, which have a spare row each."""
     return np.concatenate([part[:-1] for part in parts])
 
 
 def _empty(table: Variable, number: int, rows: int) -> Variable:
-    """The Variable of a shard, which ``push`` gives its values."""
+    """The Variable of a shard; ``push`` sets its values."""
     nothing = np.zeros((rows + 1, *table.shape[1:]), table.dtype)
     return Variable(nothing, f"{table.name}/shard_{number}", False)

@@ -1,9 +1,9 @@
-"""Transport: arrays from task to task, by keys.
+"""Transport: arrays between tasks, by keys.
 
-A key is a tuple that begins with the number of a run. What comes before it is asked for
-waits; what comes a second time, or after its run has ended, is dropped: a network may be late and
-may double messages. A receiver gives a function that is called with the arrays, in the thread
-of the connection, so it has to be quick.
+A key is a tuple that begins with the number of a run. A message that arrives before it is expected
+is kept; a duplicate, or one that arrives after its run has ended, is dropped: a network may delay
+and duplicate messages. A receiver passes a function that is called with the arrays, in the thread
+of the connection, so it must be fast.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from eagerflow.handlers import raised_here
 __all__ = ["Key", "Transport"]
 
 PING = 0
-"""In place of a run's number: the rest of the key is the asking task and the key of the answer,
-which comes at once. Negative numbers are those of such questions."""
+"""In place of a run's number: the rest of the key is the requesting task and the key of the
+answer, which is sent at once. Negative numbers belong to such questions."""
 Key = tuple[Any, ...]
-"""The number of a run, and what tells its messages apart: integers and texts."""
+"""The number of a run, and an identifier of its message: integers and texts."""
 Arrived = Callable[[list[Any]], None]
 
 
 class Transport:
-    """What a task sends to other tasks and receives from them.
+    """A task's messages to and from other tasks.
 
-    ``peers`` are the addresses of tasks by their names. Arrays that come from the same machine
-    lie in memory of the sender: they can be written to, and are to be dropped soon or copied.
-    ``broken`` is called with the name of a task and what is known where a connection to it has
-    ended by itself: how much of what was sent has come is not known.
+    ``peers`` are the addresses of tasks by their names. Arrays from the same machine
+    are in memory of the sender: they must be dropped soon or copied.
+    ``broken`` is called with the name of a task and a reason if a connection to it has
+    ended by itself: it is unknown how much of the sent data has arrived.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Transport:
         self._waiting: dict[int, dict[Key, Arrived]] = {}
         self._early: dict[int, dict[Key, list[Any]]] = {}
         self._seen: dict[int, set[Key]] = {}
-        self._oldest = 0  # runs before it have ended
-        self._ended: set[int] = set()  # and these after it
+        self._oldest = 0  # earlier runs have ended
+        self._ended: set[int] = set()  # later runs that have ended
 
     # Sending ---------------------------------------------------------------------------------
 
     def send(self, peer: str, key: Key, arrays: Sequence[Any]) -> None:
-        """Send arrays to a task, which may be this one; TaskLostError where it has gone.
+        """Send arrays to a task, which may be this one; TaskLostError if it is lost.
 
-        They may be changed as soon as this returns. Those that ``past_host`` gave go over lanes.
+        They may be changed as soon as this returns. Results of ``past_host`` go over lanes.
         """
         if peer == self.name:
             self._arrived(key, [x.copy() for x in arrays])
@@ -77,12 +77,12 @@ class Transport:
             raise self._gone(peer) from None
 
     def is_near(self, peer: str) -> bool:
-        """Whether another task reads what is sent to it where it lies."""
+        """Whether another task reads sent arrays in place."""
         return peer != self.name and is_near(self.peers.get(peer, {}))
 
     def past_host(self, peer: str, place: Device, index: int, array: Any, dtype: Any) -> Any:
-        """An array of a device, to be sent to that of a task with an index without a stop in the
-        memory of the hosts; None where that cannot be, or not yet.
+        """An array of a device, prepared for a transfer to a device of another task without host
+        memory; None if that is impossible, or not yet possible.
         """
         return self.lanes.staged(self._reached(peer), place, index, array, dtype)
 
@@ -107,7 +107,7 @@ class Transport:
         return found
 
     def _answered(self, link: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Peers answer on a connection of ours where lanes are concerned; else they open theirs."""
+        """Handle a peer's message on our connection, about lanes; others use a separate one."""
         self.lanes.handle(link, message)
 
     def _closed(self, link: Connection) -> None:
@@ -121,11 +121,11 @@ class Transport:
 
     @property
     def links(self) -> list[Connection]:
-        """The connections over which it sends."""
+        """The connections used for sending."""
         return list(self._links.values())
 
     def move(self, peers: dict[str, dict[str, Any]]) -> None:
-        """These are the tasks and their addresses from now on."""
+        """Set the tasks and their addresses."""
         old, self.peers = self.peers, peers
         for peer, link in list(self._links.items()):
             if old.get(peer) != peers.get(peer):
@@ -135,7 +135,7 @@ class Transport:
     # Receiving -------------------------------------------------------------------------------
 
     def accept(self, connection: Connection) -> None:
-        """Take messages from a task that has connected."""
+        """Receive messages from a task that has connected."""
         self._taken_in.append(connection)
         connection.start(self._handle, self._left)
 
@@ -170,9 +170,9 @@ class Transport:
             call(arrays)
 
     def receive(self, key: Key, call: Arrived) -> None:
-        """Call a function once with the arrays of a key: now, if they are there, or when they are.
+        """Call a function once with the arrays of a key: now, or when they arrive.
 
-        It is not called any more when the run has been forgotten.
+        It is not called after the run has been forgotten.
         """
         run = key[0]
         with self._lock:
@@ -183,14 +183,14 @@ class Transport:
             call(arrays)
 
     def forget(self, run: int) -> None:
-        """A run has ended: what is still to come of it is dropped."""
+        """Mark a run as ended: its later messages are dropped."""
         with self._lock:
             if run > 0:
                 self._ended.add(run)
             self._drop(run)
 
     def forget_before(self, run: int) -> None:
-        """All runs before this one have ended."""
+        """Mark all runs before this one as ended."""
         with self._lock:
             if run <= self._oldest:
                 return
@@ -206,7 +206,7 @@ class Transport:
     def _is_over(self, run: int) -> bool:
         return 0 < run < self._oldest or run in self._ended
 
-    # The end ---------------------------------------------------------------------------------
+    # Closing ---------------------------------------------------------------------------------
 
     @property
     def traffic(self) -> dict[str, int]:
@@ -218,6 +218,6 @@ class Transport:
         """End all connections."""
         links = self.links
         self.lanes.close()
-        self._links.clear()  # their ends are no news
+        self._links.clear()  # their ends are expected
         for link in [*links, *self._taken_in]:
             link.close()

@@ -1,4 +1,4 @@
-"""What it takes to send between two tasks."""
+"""Timing of transfers between two tasks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _numbers = itertools.count(1)
 
 
 def round_trips(transport: Transport, peer: str, size: int, count: int) -> list[float]:
-    """Seconds that it takes to send so many bytes to a task and to hear that they are there.
+    """Seconds to send ``size`` bytes to a task and receive its confirmation.
 
-    The first ones, which make connections and memory, do not count. TaskLostError where it does
+    The first ones, which set up connections and memory, do not count. TaskLostError if it does
     not answer.
     """
     array = np.zeros(size, np.uint8)
@@ -35,9 +35,9 @@ def round_trips(transport: Transport, peer: str, size: int, count: int) -> list[
 def lane_round_trips(
     transport: Transport, peer: str, source: Device, index: int, size: int, count: int
 ) -> list[float]:
-    """The same of bytes on a device, to that of a task with an index, past the hosts' memory.
+    """The same for bytes on a device, to that of a task with an index, without host memory.
 
-    Nothing where that way has not opened in time, or has closed.
+    Empty if that path has not opened in time, or has closed.
     """
     array = source.backend.receive(np.zeros(size, np.uint8), source.index)
 

@@ -1,11 +1,11 @@
 """Variables of a cluster: which task holds the newest value of each, and which the client has.
 
-A Variable goes to its task with the first run that needs it, and stays there from run to run.
-The client's own value follows when it is asked for. A value that the client was given meanwhile
-goes to the task before the next run.
+A Variable is sent to its task with the first run that needs it, and stays there between runs.
+The client's own value is updated on request. A value assigned at the client meanwhile
+is sent to the task before the next run.
 
-With copies, each value that runs have made is at two places: its task and another one that keeps
-a copy, or holds a Variable that the same run gave the same value. When one of the two has gone,
+With copies, each value made by runs is stored twice: on its task and on another one that keeps
+a copy, or holds a Variable with the same value from the same run. When one of the two is lost,
 the client keeps the value of the other, until a run makes a new one.
 """
 
@@ -28,12 +28,12 @@ __all__ = ["Held", "HeldVariables"]
 class Held:
     """A Variable that a task holds.
 
-    ``known`` is what the client's Variable held when both were the same; ``newer`` says that runs
-    have changed the task's value since, ``run`` which one was the last; ``lost`` that its task has
-    gone with a newer value. ``holder`` is the task that keeps a copy of it, which ``copy_fits``
-    says to be the value that the task has; ``twin`` is a Variable elsewhere that has the same
-    value, if the same run was its last. ``kept`` is the value as the client has got it from a
-    copy, or with the end of the run; it is ``absent`` until the task's new process has it.
+    ``known`` is the value of the client's Variable when both were the same; ``newer`` says that
+    runs have changed the task's value since, ``run`` is the last one; ``lost`` says that its task
+    was lost with a newer value. ``holder`` is the task that keeps a copy of it, and ``copy_fits``
+    says whether it equals the task's value; ``twin`` is a Variable elsewhere with the same
+    value, if the same run was its last. ``kept`` is the value that the client has got from a
+    copy, or at the end of the run; it is ``absent`` until the task's new process has it.
     """
 
     __slots__ = (
@@ -70,28 +70,28 @@ class Held:
         self.absent = False
 
     def made(self, run: int) -> None:
-        """A run has given it a new value, in its task."""
+        """Note a new value, made by a run in its task."""
         self.run, self.newer, self.kept, self.absent = run, True, None, False
 
     def stored(self, current: Tensor) -> None:
-        """Its task has been sent the client's value, or the one that was kept of it."""
+        """Note that the client's value, or the kept one, was sent to its task."""
         if self.known is not current:
             self.known, self.newer, self.lost, self.kept = current, False, False, None
             self.copy_fits = False
         self.absent = False
 
     def is_copied_by(self, task: str) -> bool:
-        """Whether a task keeps a copy that is the value that its own task has."""
+        """Whether a task keeps an up-to-date copy of the value."""
         return self.holder == task and self.copy_fits
 
     def source(self) -> tuple[str, str, int] | None:
-        """Where its newest value is: a task, what it is asked for, and a key; None if nowhere."""
+        """The source of its newest value: a task, a request, and a key; None if it is lost."""
         if self.lost:
             return None
         return self.copy() if self.absent else (self.place.task, "fetch", self.key)
 
     def copy(self) -> tuple[str, str, int] | None:
-        """Where its newest value is besides its own task."""
+        """The source of its newest value other than its own task."""
         twin, seen = self.twin, {self}
         while twin is not None and twin.run == self.run and twin not in seen:
             if twin.is_there:
@@ -102,27 +102,27 @@ class Held:
 
     @property
     def is_there(self) -> bool:
-        """Whether its task has its value, and it is still needed."""
+        """Whether its task has its value, and the Variable still exists."""
         return not (self.absent or self.lost) and self.variable() is not None
 
     def keep(self, run: int, array: Any) -> None:
-        """Keep a value in case its task is lost, if no run has made another one since."""
+        """Keep a value in case its task is lost, unless a later run has changed it."""
         if self.newer and self.run == run:
             self.kept = array
-            if self.lost:  # the copy has gone too, meanwhile
+            if self.lost:  # the copy was lost too, meanwhile
                 self.lost, self.absent = False, True
 
     def give_up(self) -> None:
-        """It is lost if its task is to be sent it, and there is nothing to send."""
+        """Mark it as lost if its task needs the value, and there is none to send."""
         if self.absent and self.kept is None:
             self.lost, self.absent = True, False
 
     def is_lost(self, current: Tensor) -> bool:
-        """Whether the newest value, where the client has this one, is nowhere."""
+        """Whether the newest value is lost, if the client holds this one."""
         return self.lost and self.known is current
 
     def check(self, current: Tensor) -> None:
-        """TaskLostError where the value that is asked for has been lost."""
+        """Raise TaskLostError if the requested value has been lost."""
         if self.is_lost(current):
             raise self.loss()
 
@@ -136,7 +136,7 @@ class Held:
         )
 
     def take(self, array: Any) -> None:
-        """Give the client's Variable the task's value, if it has got no other one meanwhile."""
+        """Assign the task's value to the client's Variable, unless that was changed meanwhile."""
         variable = self.variable()
         known = self.known
         if variable is None or known is None:
@@ -145,7 +145,7 @@ class Held:
         while not variable.replace(known, new):
             if variable.current is not known:
                 return
-        # A new process of its task is to be sent it.
+        # It must be sent to a new process of its task.
         self.known, self.newer = None if self.absent else new, False
         self.kept, self.absent = None, False
 
@@ -155,17 +155,17 @@ class HeldVariables:
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
-        self._left: list[Held] = []  # what tasks have had and is not asked for any more
-        self._dead: deque[int] = deque()  # identities of Variables, filled by their finalizers
+        self._left: list[Held] = []  # values in tasks that are no longer needed
+        self._dead: deque[int] = deque()  # ids of Variables, appended by their finalizers
         self._keys = itertools.count(1)
 
     def get(self, variable: Variable) -> Held | None:
-        """What is known of a Variable, if a task holds it."""
+        """The record of a Variable, if a task holds it."""
         found = self._held.get(id(variable))
         return found if found is not None and found.variable() is variable else None
 
     def add(self, variable: Variable, place: Device) -> Held:
-        """A Variable that a task is to hold from now on."""
+        """Add a Variable to be held by a task."""
         old = self._held.get(id(variable))
         if old is not None:
             self._left.append(old)
@@ -179,7 +179,7 @@ class HeldVariables:
         return [held for v in variables if (held := self.get(v)) is not None]
 
     def newer(self, variables: Iterable[Variable] | None = None) -> list[Held]:
-        """Those of some Variables, or of all, whose newest value a task has, or has lost."""
+        """Those of some Variables, or of all, with a newest value that a task has, or has lost."""
         known = list(self._held.values()) if variables is None else self.of(variables)
         return [held for held in known if held.newer]
 
@@ -189,12 +189,12 @@ class HeldVariables:
         return [v for v in found if v is not None]
 
     def lost(self, variables: Iterable[Variable]) -> list[Held]:
-        """Those of some Variables whose newest value is nowhere."""
+        """Those of some Variables with a newest value that is lost."""
         current = [(held, held.variable()) for held in self.of(variables)]
         return [h for h, v in current if v is not None and h.is_lost(v.current)]
 
     def gone(self) -> list[Held]:
-        """Those that lie elsewhere now, or whose Variable no longer exists."""
+        """Values of Variables that moved elsewhere, or no longer exist."""
         found, self._left = self._left, []
         while self._dead:
             number = self._dead.popleft()
@@ -204,9 +204,9 @@ class HeldVariables:
         return found
 
     def lose(self, task: str) -> list[Held]:
-        """A task has gone: of what it held, the client has the newest value, or it is lost.
+        """Handle the loss of a task: the client has the newest value of a Variable, or it is lost.
 
-        Those are given whose newest value is at one place alone from now on, and had been at two.
+        Returns the Variables with one copy of the newest value left of two.
         """
         newer = [held for held in self._held.values() if held.newer and held.kept is None]
         twice = [held for held in newer if held.absent or held.copy() is not None]
@@ -217,7 +217,7 @@ class HeldVariables:
                 if held.newer:
                     held.absent = True
                 else:
-                    held.known = None  # to be sent again
+                    held.known = None  # must be sent again
         for held in newer:
             if held.copy() is None:
                 held.give_up()

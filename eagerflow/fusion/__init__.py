@@ -1,1 +1,1 @@
-"""Fusion: nodes of a graph that one generated kernel computes."""
+"""Fusion: groups of a graph's nodes, each computed by one generated kernel."""

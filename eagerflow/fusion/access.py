@@ -1,4 +1,4 @@
-"""Access maps: the loop axes of a node, and along which of them its operands and results lie."""
+"""Access maps: the loop axes of a node, and those of its operands and results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DTYPES = frozenset(as_dtype(name) for name in MEMORY_TYPES)
 
 Number = bool | int | float | complex
 Axes = tuple[int, ...]
-"""For each axis of an array the loop axis that it lies along, -1 where its size is 1."""
+"""For each axis of an array its loop axis, -1 if its size is 1."""
 
 
 class AccessMap(NamedTuple):
-    """The loop axes of a node, and how its operands and results lie along them.
+    """The loop axes of a node, and those of its operands and results.
 
-    ``reduced`` are the axes that an op of rows works along; None of an element-wise node.
+    ``reduced`` are the axes of an op that works along rows; None for an elementwise node.
     """
 
     sizes: tuple[int, ...]
@@ -42,7 +42,7 @@ class AccessMap(NamedTuple):
 
 
 def composed(axes: Iterable[int], outer: Axes) -> Axes:
-    """Axes by way of another map: that of ``outer`` for each, and -1 for -1."""
+    """Axes composed with another map: that of ``outer`` for each, and -1 for -1."""
     return tuple([outer[a] if a >= 0 else -1 for a in axes])
 
 
@@ -52,7 +52,7 @@ def real_axes(axes: Iterable[int]) -> Axes:
 
 
 def space_axes(shape: tuple[int, ...]) -> Axes:
-    """The axes of an array of a shape, in an index space that lacks its axes of size 1."""
+    """The axes of an array of a shape, in an index space without its axes of size 1."""
     at, found = 0, []
     for size in shape:
         found.append(at if size != 1 else -1)
@@ -68,7 +68,7 @@ def row_rule(op: Op) -> Rows | None:
 
 
 def access_map(node: Node) -> AccessMap | None:
-    """How a node accesses its operands; None for a node that no fused kernel computes."""
+    """The operand accesses of a node; None for a node that no fused kernel computes."""
     op = node.op
     first = node.inputs[0] if node.inputs else None
     values = [x for x in node.inputs if type(x) is Value]
@@ -115,7 +115,7 @@ def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> AccessMap | None:
-    """That of a view that has axes of size 1 more or less; None for other reshapes."""
+    """The map of a view that adds or removes axes of size 1; None for other reshapes."""
     sizes = _without_ones(before)
     if sizes != _without_ones(after):
         return None
@@ -158,7 +158,7 @@ def _of_rows(node: Node, rule: Rows) -> AccessMap | None:
 
 
 def _of_draw(node: Node) -> AccessMap | None:
-    """That of one generator's numbers; each word of the state is an operand without axes."""
+    """The map of a generator's numbers; each word of the state is a 0-d operand."""
     state, result = node.inputs[0], node.outputs[0]
     if type(state) is not Value or state.shape != (WORDS,):
         return None

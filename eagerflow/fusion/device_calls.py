@@ -1,6 +1,6 @@
-"""Fused kernels on devices whose memory is not this process's: their backend runs the region.
+"""Fused kernels on devices with separate memory: their backend runs the region.
 
-Such calls have run on a look-alike of a GPU only (``tests/backends/lookalike.py``).
+Such calls have run on an emulated GPU only (``tests/backends/lookalike.py``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from eagerflow.runtime.buffers import empty
 
 
 def home_of(arrays: Sequence[Any], device: Device) -> Device:
-    """Where what is computed from these arrays goes, in a plan for a device.
+    """The device for results of these arrays, in a plan for a device.
 
-    Single numbers on the host say nothing.
+    0-d arrays on the host do not count.
     """
     own = device.backend.array_type
     for kind in (own, np.ndarray):
@@ -32,7 +32,7 @@ def home_of(arrays: Sequence[Any], device: Device) -> Device:
 
 
 def kernel_at_home(node: Node, kind: Kind) -> Callable[..., Any]:
-    """The kernel of a node in a plan for a device; what lies on the host is computed there."""
+    """The kernel of a node in a plan for a device; host arrays are processed on the host."""
     device = kind.device
     kernel = device.backend.bind(node.op, kind.dtype)
     if device.backend.host:
@@ -55,16 +55,16 @@ def kernel_at_home(node: Node, kind: Kind) -> Callable[..., Any]:
 
 
 def _there(x: Any, home: Device) -> Any:
-    """An argument on a device, where constants of a graph are perhaps not; numbers as they are."""
+    """An argument on a device, where constants of a graph may be missing; numbers unchanged."""
     return _sent(x, home) if isinstance(x, np.ndarray) and x.ndim else x
 
 
 class DeviceCall:
-    """A kernel's region ready for arrays of a device, which its backend has a way to run.
+    """A kernel's region prepared for arrays of a device with a backend that can run it.
 
-    ``call(inputs)`` gives the outputs in the kernel's order: new arrays where eager's would be,
-    from the device's own pool of memory. ``fill(inputs, outputs)`` writes to arrays of the device
-    that is current, where the inputs are too. Work may still be going on when they return.
+    ``call(inputs)`` returns the outputs in the kernel's order: new arrays on the devices of eager
+    calls, from the device's own memory pool. ``fill(inputs, outputs)`` writes to arrays of the
+    current device, which has the inputs too. Work may still be running when they return.
     """
 
     __slots__ = ("_device", "_host", "_makes", "_run", "kernel")
@@ -74,7 +74,7 @@ class DeviceCall:
         named = [place for node in makers if (place := said(node)) is not None]
         self.kernel = fused
         self._device = as_device(named[0]) if named else device
-        self._makes = bool(makers)  # whether what it makes is there, wherever its inputs are
+        self._makes = bool(makers)  # whether its results are on the device, wherever its inputs are
         self._host: FusedCall | None = None
         self._run = None
         if not self._device.backend.host:
@@ -88,18 +88,18 @@ class DeviceCall:
         return str(self.kernel.region)
 
     def check(self, inputs: Sequence[Any]) -> None:
-        """Raise IndexRangeError for labels that are no classes: the call waits for them."""
+        """Raise IndexRangeError for invalid labels: the call waits for them."""
         for number, classes in self.kernel.checks:
             if has_others(inputs[number], classes):
                 refuse_labels(inputs[number], classes)
 
     def fill(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Start what computes ``outputs``; labels are not looked at."""
+        """Start the computation of ``outputs``; labels are not checked."""
         assert self._run is not None, "kernels that the host runs are called"
         self._run(inputs, outputs)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """What the region computes from ``inputs``."""
+        """The results of the region for ``inputs``."""
         backend = self._device.backend
         if self._run is None or not all(isinstance(x, backend.array_type) for x in inputs):
             inputs = self._gathered(inputs)
@@ -112,14 +112,14 @@ class DeviceCall:
         return outputs
 
     def _gathered(self, inputs: Sequence[Any]) -> list[Any]:
-        """All inputs where the first one is that is more than a number, or where results go."""
+        """All inputs on the device of the first one with axes, or on that of the results."""
         home = self._device
         if not self._makes:
             home = home_of(inputs, home)
         return [_sent(x, home) for x in inputs]
 
     def _on_host(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """What was moved to the host is computed there."""
+        """Compute data that was moved to the host there."""
         if self._host is None:
             self._host = self.kernel.prepare()
         outputs = [empty(v.shape, v.dtype) for v in self.kernel.outputs]
@@ -128,7 +128,7 @@ class DeviceCall:
 
 
 def _sent(x: Any, home: Device) -> Any:
-    """An array on a device: what lies on the host, such as a generator's state, is not waited for.
+    """An array on a device: does not wait for transfers from the host, as of a random state.
 
     >>> _sent(np.ones(3), as_device("cpu:0"))
     array([1., 1., 1.])

@@ -1,13 +1,13 @@
-"""Fusion groups: which nodes of a graph one generated kernel computes.
+"""Fusion groups: sets of a graph's nodes, each computed by one generated kernel.
 
-Nodes are looked at once, in their order. A node that a kernel can compute joins the group that
-makes what it reads, or one that reads the same arrays, and else begins one of its own. Groups
-are numbered as they begin, and every value has a *level*: the highest number of a group that
-it depends on. A node may join a group only if all that comes from outside of it has a lower
-level. So groups depend on ones with lower numbers alone, and no cycle can arise.
+Nodes are visited once, in order. A node that a kernel can compute joins the group that
+makes its operands, or one that reads the same arrays, or else starts a new one. Groups
+are numbered as they start, and every value has a *level*: the highest number of a group that
+it depends on. A node may join a group only if all its operands from outside have a lower
+level. So groups only depend on ones with lower numbers, and no cycle can arise.
 
-All values of a group lie along axes of one index space, that of the node it began with.
-Results along its last axes, or along some that are next to each other, are reduced row by row
+All values of a group lie along axes of one index space, that of its first node.
+Results along its last axes, or along some that are adjacent, are reduced row by row
 and may be used again in the row; those along its first axes are complete only when the kernel
 ends, as are values that are to be rounded to a small float.
 """
@@ -30,32 +30,32 @@ from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
 
-MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
+MAX_STATEMENTS = 120  # of one kernel: beyond, compilation is slow
 MAX_INPUTS = 24  # arrays that one kernel reads
 MAX_SHORT_COLUMN = 16  # elements; shorter columns are added up in registers, side by side
-MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither needs the other
+MAX_DISTANCE_NODES = 128  # maximum distance of fused nodes that are independent of each other
 
 MIN_FUSED_ELEMENTS = 1 << 12
-"""Elements from which one call of a kernel costs less than the calls of its nodes."""
+"""Elements from which one call of a kernel is faster than the calls of its nodes."""
 MIN_SEGMENT_STEPS = 6
-"""Steps beside each other from which one call of all is worth making code for small ones."""
-MIN_SHARED_ELEMENTS = 1 << 16  # from which threads share a kernel's work
+"""Consecutive steps from which compiling small ones too is worthwhile, in one call."""
+MIN_SHARED_ELEMENTS = 1 << 16  # from which a kernel is run by several threads
 MIN_ELEMENTS = 16  # of arrays for which more than the steps of optimizers are fused
 MIN_CALLS, MIN_CALLS_OF_FEW = 4, 12
-"""Calls of NumPy from which one of a kernel costs less: below MIN_FUSED_ELEMENTS, and far below."""
+"""NumPy calls from which one kernel call is faster: below MIN_FUSED_ELEMENTS, and far below."""
 
 _MEMORY_INPUTS = {random_keep: 0, **dict.fromkeys(CLASS_OPS, 1)}
-"""Ops with an argument that has to be in memory before the kernel begins, and its position."""
+"""Ops with an argument that must be in memory before the kernel starts, and its position."""
 
 
 IsLoop = Callable[[Node], bool]
-"""What tells loops that are machine code, each as a step of a segment."""
+"""A predicate for loops in machine code, each as a step of a segment."""
 
 
 class _Candidate(NamedTuple):
-    """A node that some group may take in.
+    """A node that a group may add.
 
-    ``uniform`` are values that it can read as numbers; it becomes about ``statements``.
+    ``uniform`` are values that it can read as numbers; it has about ``statements`` statements.
     """
 
     node: Node
@@ -67,25 +67,25 @@ class _Candidate(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class FusionGroup:
-    """Nodes that are to be one kernel: the members, and where each of their values lies."""
+    """Nodes that will become one kernel: the members, and the axes of each of their values."""
 
     number: int
     sizes: tuple[int, ...]
     device: str | None
-    host: bool  # whether kernels are the processor's
+    host: bool  # whether kernels run on the CPU
     members: list[Member] = field(default_factory=list)
     made: dict[Value, Axes] = field(default_factory=dict)
-    """The axes of each value that it makes."""
+    """The axes of each value computed in the group."""
     varying: dict[Value, frozenset[int]] = field(default_factory=dict)
-    """Those along which it really varies."""
-    complete: set[Value] = field(default_factory=set)  # values that can be read at the end alone
+    """The axes along which it actually varies."""
+    complete: set[Value] = field(default_factory=set)  # values that are only complete at the end
     read: dict[Value, Axes] = field(default_factory=dict)
-    """Values from outside, as they were read last."""
+    """Values from outside, with the axes of the last read."""
     read_across: set[Value] = field(default_factory=set)
-    """Those of them that are read along several axes."""
-    in_memory: set[Value] = field(default_factory=set)  # those that have to be in memory
+    """Outside values that are read along several axes."""
+    in_memory: set[Value] = field(default_factory=set)  # values that must be in memory
     consumers: set[FusionGroup | None] = field(default_factory=set)
-    """Of what it makes; None stands for a single node."""
+    """Readers of its values; None stands for a single node."""
     row_axes: Axes = ()
     column_axes: list[frozenset[int]] = field(default_factory=list)
     draws: bool = False  # random numbers, counted along all axes
@@ -95,9 +95,9 @@ class FusionGroup:
     # Whether a node fits -------------------------------------------------------------------------
 
     def member(self, candidate: _Candidate, sibling: bool) -> Member | None:
-        """The node as a member of this group, None where it cannot be one.
+        """The node as a member of this group, None if it cannot be one.
 
-        A ``sibling`` reads what the group reads, and has all of its axes.
+        A ``sibling`` reads the same arrays as the group, and has all of its axes.
         """
         node, access, position, uniform, _ = candidate
         if _memory_input(node) in self.made:
@@ -126,7 +126,7 @@ class FusionGroup:
         return self._all()[len(self.sizes) - count :]
 
     def _axes(self, node: Node, access: AccessMap) -> Axes | None:
-        """The group's axis for each of a node, -1 for those of size 1."""
+        """The group's axis for each axis of a node, -1 for those of size 1."""
         found: list[int | None] = [None if n != 1 else -1 for n in access.sizes]
         for x, axes in zip(node.inputs, access.inputs, strict=True):
             if type(x) is not Value or x not in self.made:
@@ -141,7 +141,7 @@ class FusionGroup:
         return self._fill(found, access.sizes)
 
     def _hint(self, node: Node, access: AccessMap, found: list[int | None]) -> bool:
-        """Where arrays from outside lie as they did before; whether that is possible."""
+        """Reuse the axes of earlier reads of outside arrays; False if they conflict."""
         for x, axes in zip(node.inputs, access.inputs, strict=True):
             before = self.read.get(x) if type(x) is Value else None
             if before is not None and len(before) == len(axes) and not _unify(found, axes, before):
@@ -149,7 +149,7 @@ class FusionGroup:
         return True
 
     def _fill(self, found: list[int | None], sizes: tuple[int, ...]) -> Axes | None:
-        """The axes that nothing tells yet, from the last one on; all in the group's order."""
+        """Fill the undetermined axes, from the last one on; all in the group's order."""
         result = list(found)
         before = len(self.sizes)
         for i in range(len(sizes) - 1, -1, -1):
@@ -169,10 +169,10 @@ class FusionGroup:
         return tuple([a for a in result if a is not None])
 
     def _kind(self, node: Node, access: AccessMap, axes: Axes) -> str | None:
-        """How a node of rows reduces here: by "row", by "column", by "both", or not at all."""
+        """The kind of reduction of a row op here: "row", "column", "both"; None if impossible."""
         reduced = composed(access.reduced or (), axes)
         for x, own in zip(node.inputs, access.inputs, strict=True):
-            # Only what varies along an axis can be reduced along it.
+            # Only a value that varies along an axis can be reduced along it.
             inside = type(x) is Value and x in self.made and len(own) == len(access.sizes)
             if inside and not self.varying[x] >= frozenset(reduced):
                 return None
@@ -201,12 +201,12 @@ class FusionGroup:
         return "both" if len(rest) + len(self.row_axes) == len(reduced) else None
 
     def _reads_parts(self, node: Node) -> bool:
-        """Whether something from outside may lie in rows with gaps, which are no single row."""
+        """Whether an outside operand may have rows with gaps, so that they are no single row."""
         outside = [x for x in (*self.read, *node.values()) if x not in self.made]
         return self.host and any(_has_gaps(x) for x in outside)
 
     def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
-        """Whether rows along some axes go together with all column reductions, and with draws."""
+        """Whether rows along some axes are compatible with all column reductions, and draws."""
         if rows and rows != tuple(range(rows[0], rows[0] + len(rows))):
             return False
         if draws and rows != self._last(len(rows)):
@@ -216,7 +216,7 @@ class FusionGroup:
         return all(not c & last and c == frozenset(order[: len(c)]) for c in columns)
 
     def _reductions(self, member: Member) -> tuple[Axes, list[frozenset[int]]]:
-        """The axes of the rows that a member works along, and those of its column reductions."""
+        """The axes of a member's rows, and those of its column reductions."""
         if member.access.reduced is None:
             return (), []
         reduced = frozenset(composed(member.access.reduced, member.axes))
@@ -227,10 +227,10 @@ class FusionGroup:
         sums = [around] if _sums_over_rows(member.node.op) and reduced and around else []
         return tuple(sorted(reduced)), sums
 
-    # Taking it in --------------------------------------------------------------------------------
+    # Adding a node -------------------------------------------------------------------------------
 
     def add(self, member: Member, candidate: _Candidate) -> None:
-        """Take a node in, as a member that it can be."""
+        """Add a node, as a possible member."""
         node, access, axes, kind, position = member
         self.members.append(member)
         self.statements += candidate.statements
@@ -269,12 +269,12 @@ class FusionGroup:
         """Whether a value of this group differs along all of its axes."""
         return self.varying[value] == frozenset(real_axes(self.made[value]))
 
-    # Two that become one -------------------------------------------------------------------------
+    # Merging groups ------------------------------------------------------------------------------
 
     def _axis_map(self, other: FusionGroup, member: Member) -> Axes | None:
-        """The axis here for each of another group's, whose values a new member reads.
+        """The axes here for those of another group whose values a new member reads.
 
-        None where they do not tell all, or in another order.
+        None if they are not all determined, or in another order.
         """
         found: list[int | None] = [None] * len(other.sizes)
         if _memory_input(member.node) in other.made:
@@ -294,7 +294,7 @@ class FusionGroup:
     def mergeable(
         self, others: Sequence[FusionGroup], member: Member, statements: int
     ) -> dict[FusionGroup, Axes]:
-        """Those of the other groups that can become one with this one, each with its axis map.
+        """The groups that can be merged with this one, each with its axis map.
 
         ``statements`` are those of the new member.
         """
@@ -339,7 +339,7 @@ class FusionGroup:
         return axes == tuple(range(len(axes))) and set(axes).isdisjoint(last)
 
     def merge(self, other: FusionGroup, axes: Axes) -> None:
-        """Take all of another group in, of whose axes these are the axes here."""
+        """Merge another group into this one; ``axes`` are its axes here."""
         moved = [m._replace(axes=composed(m.axes, axes)) for m in other.members]
         self.members = sorted([*self.members, *moved], key=lambda m: m.position)
         self.made.update((x, composed(own, axes)) for x, own in other.made.items())
@@ -361,11 +361,11 @@ class FusionGroup:
     # Whether it pays -----------------------------------------------------------------------------
 
     def computes(self) -> bool:
-        """Whether there is something to compute."""
+        """Whether there is anything to compute."""
         return prod(self.sizes) > 0 and any(m.node.op.views != "all" for m in self.members)
 
     def pays(self, min_elements: int) -> bool:
-        """Whether one call of a kernel costs less than those of the nodes."""
+        """Whether one call of a kernel is faster than those of the nodes."""
         if not self.computes():
             return False
         size = prod(self.sizes)
@@ -374,12 +374,12 @@ class FusionGroup:
         if size < min_elements:
             least = MIN_CALLS if size * 8 >= min_elements else MIN_CALLS_OF_FEW
             return calls >= least and (size >= MIN_ELEMENTS or real[0].op.family == "update")
-        # What is one call of NumPy stays one; what is several becomes one.
+        # A single NumPy call is kept; several are merged into one.
         return calls > 1 or size >= MIN_SHARED_ELEMENTS
 
 
 def _memory_input(node: Node) -> Value | None:
-    """The input of a node that has to be in memory before its kernel begins, else None."""
+    """The input of a node that must be in memory before its kernel starts, else None."""
     position = _MEMORY_INPUTS.get(node.op.call)
     return None if position is None else node.inputs[position]
 
@@ -394,12 +394,12 @@ def _has_gaps(x: object) -> bool:
 
 
 def _sums_over_rows(op: Op) -> bool:
-    """Whether the body of an op of rows also gives sums over all rows."""
+    """Whether the body of a row op also returns sums over all rows."""
     return isinstance(op.scalar, Rows) and "n" in op.scalar.gives
 
 
 def _numpy_calls(node: Node) -> int:
-    """About how many calls of NumPy a node costs where it is not fused."""
+    """The approximate number of NumPy calls of a node that is not fused."""
     op = node.op
     if op.family == "update":
         return int(stated_cost(node).flops) // node.outputs[0].size
@@ -411,7 +411,7 @@ def _numpy_calls(node: Node) -> int:
 
 
 def _unify(found: list[int | None], axes: Axes, others: Axes) -> bool:
-    """Note for each of some axes the other one that is the same; whether that is possible."""
+    """Map axes to axes of another space; False if that is inconsistent."""
     for axis, other in zip(axes, others, strict=True):
         if axis >= 0:
             if found[axis] is None:
@@ -422,7 +422,7 @@ def _unify(found: list[int | None], axes: Axes, others: Axes) -> bool:
 
 
 def _agree(one: FusionGroup, axes: Axes, other: FusionGroup, other_axes: Axes) -> bool:
-    """Whether a group reads what another one makes along the very axes that it is made along."""
+    """Whether a group reads another one's values along the same axes as they are computed."""
     for x, read in one.read.items():
         made = other.made.get(x)
         if made is None:
@@ -430,14 +430,14 @@ def _agree(one: FusionGroup, axes: Axes, other: FusionGroup, other_axes: Axes) -
         if x in other.complete or x in one.read_across or x in one.in_memory:
             return False
         if not other.varies(x):
-            return False  # it may be reduced along axes along which it is the same
+            return False  # it may be reduced along axes where it is constant
         if composed(read, axes) != composed(made, other_axes):
             return False
     return True
 
 
 class _Grouping:
-    """The groups of a graph while its nodes are looked at."""
+    """The groups of a graph under construction."""
 
     def __init__(self, graph: Graph, host: bool = True) -> None:
         self.graph = graph
@@ -446,11 +446,11 @@ class _Grouping:
         self.makers: dict[Value, FusionGroup] = {}
         self.readers: dict[Value, FusionGroup] = {}  # the last group that reads a value
         self.levels: dict[Value, int] = {}
-        self.uniform: dict[Value, Number] = {}  # what is one number everywhere
+        self.uniform: dict[Value, Number] = {}  # values with equal elements
         self.highest = 0  # number of a group
 
     def run(self) -> None:
-        """Give each node that a kernel can compute its group."""
+        """Assign each node that a kernel can compute to a group."""
         for position, node in enumerate(self.graph.nodes):
             if node.op.fills:
                 # It reads nothing: see without_inputs.
@@ -471,7 +471,7 @@ class _Grouping:
         return self.levels.get(value, 0) if maker is None else maker.number
 
     def _assign(self, node: Node, position: int) -> bool:
-        """Find a group for a node, or begin one; whether there is one."""
+        """Find or start a group for a node; False if there is none."""
         access = access_map(node)
         if access is None:
             return False
@@ -506,7 +506,7 @@ class _Grouping:
         sibling: bool,
         candidate: _Candidate,
     ) -> bool:
-        """Make a node a member of a group, together with what others made for it."""
+        """Add a node to a group, merging the groups of its operands."""
         node, _, position, uniform, statements = candidate
         if group.statements + statements > MAX_STATEMENTS or group.device != node.device:
             return False
@@ -538,10 +538,10 @@ class _Grouping:
         return True
 
     def _number(self, merged: set[FusionGroup], node: Node, sibling: bool) -> int | None:
-        """The number of groups that become one with a node; None where that makes a cycle.
+        """The number of the merged groups with a node; None if that makes a cycle.
 
-        A group's number can rise as long as nothing else depends on it: what does may be what
-        the others depend on.
+        A group's number can rise as long as nothing else depends on it: a dependent group may be
+        an operand of the others.
         """
         outside = [self.level(x) for x in node.values() if self.makers.get(x) not in merged]
         number = max(g.number for g in merged)
@@ -572,13 +572,13 @@ def fuse(
     min_steps: int | None = None,
     is_loop: IsLoop | None = None,
 ) -> list[Step]:
-    """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
+    """The nodes of a graph of known sizes, some fused to kernels, in execution order.
 
-    ``min_elements`` is the number of elements from which kernels pay when they are called one by
-    one, ``min_steps`` the number of steps with machine code beside each other, which a segment
-    calls at once, from which smaller ones pay too; None where there are no segments. Beside a loop
-    in machine code, which ``is_loop`` tells, they always do. Views of what a kernel makes and
-    numbers that only kernels read come as nodes where something outside reads them. Time and memory
+    ``min_elements`` is the number of elements from which separately called kernels
+    pay, ``min_steps`` the number of consecutive steps with machine code, called
+    together by a segment, from which smaller ones pay too; None without segments. Next to a loop
+    in machine code, selected by ``is_loop``, they always do. Views of kernel results and
+    numbers that only kernels read become nodes if something outside reads them. Time and memory
     are linear in the number of nodes.
     """
     grouping = _Grouping(graph)
@@ -604,9 +604,9 @@ def fuse(
 
 
 def fuse_for_device(graph: Graph) -> list[Step]:
-    """The same where each call starts a kernel on a device, which costs alike at all sizes.
+    """The same for kernels launched on a device, where the cost is independent of the size.
 
-    What a region can do is one, be it a single node: kernels of ours can be recorded.
+    Everything that a region supports becomes one, even a single node: our kernels can be recorded.
     """
     grouping = _Grouping(graph, host=False)
     grouping.run()
@@ -614,7 +614,7 @@ def fuse_for_device(graph: Graph) -> list[Step]:
 
 
 def into_of(node: Node) -> Into | None:
-    """What writes the results of a node into memory that it is given."""
+    """A function that writes the results of a node into given memory."""
     if node.op.into is None or not all(x is None or type(x) is Value for x in node.inputs):
         return None
     found: Into | None = node.op.into(*node.inputs, **node.attributes)
@@ -624,7 +624,7 @@ def into_of(node: Node) -> Into | None:
 
 
 def native_rows(steps: Sequence[Step], is_loop: IsLoop | None = None) -> list[list[Step]]:
-    """Steps beside each other that machine code can do; views and fills do not part them."""
+    """Consecutive steps with machine code; views and fills do not separate them."""
     found: list[list[Step]] = [[]]
     for step in steps:
         if not isinstance(step, Node) or into_of(step) is not None or (is_loop and is_loop(step)):
@@ -640,21 +640,21 @@ def waits_for_nothing(node: Node) -> bool:
 
 
 def is_part(node: Node) -> bool:
-    """Whether a node shows a part of an array.
+    """Whether a node returns a view of a part of an array.
 
-    No index is an array, and more is left than one element, which would be copied.
+    No index is an array, and the result has axes, as a single element would be copied.
     """
     return node.op.name == "getitem" and len(node.inputs) == 1 and bool(node.outputs[0].shape)
 
 
 def is_worth_code(row: Sequence[Step], min_steps: int, is_loop: IsLoop | None) -> bool:
-    """Whether steps beside each other are machine code, however small they are."""
+    """Whether consecutive steps are compiled, however small they are."""
     loops = is_loop and any(isinstance(step, Node) and is_loop(step) for step in row)
     return bool(len(row) >= min_steps or loops)
 
 
 def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
-    """The steps where these groups become kernels."""
+    """The steps after these groups become kernels."""
     graph = grouping.graph
     inside = {m.node for g in kept for m in g.members}
     uniform = grouping.uniform
@@ -685,7 +685,7 @@ def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
 
 
 def _ordered(graph: Graph, nodes: list[Node], kernels: list[FusedKernel]) -> list[Step]:
-    """Steps in an order in which they can run, each as late as its last node stands."""
+    """Steps in a valid order of execution, each at the position of its last node."""
     makers: dict[Value, Step] = {v: k for k in kernels for v in k.outputs}
     makers |= {v: n for n in nodes for v in n.outputs}
     ends: dict[Value, Step] = {k.nodes[-1].outputs[0]: k for k in kernels}

@@ -1,4 +1,4 @@
-"""Fused kernels: the region of the nodes of a fusion group, and how it is called."""
+"""Fused kernels: the region of a fusion group's nodes, and its calls."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from eagerflow.ops.nn.losses import (
 )
 
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
-"""Ops whose second argument holds numbers of classes, which have to exist."""
+"""Ops whose second argument holds class labels, which must be valid."""
 
 _largest = np.maximum.reduce
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-MAX_LAYOUTS = 64  # strides that a call is kept ready for
+MAX_LAYOUTS = 64  # maximum combinations of strides that a call is prepared for
 MAX_NAMED_OPS = 4  # in the name of a kernel
 
 
 class Member(NamedTuple):
-    """A node of a fusion group, and how it lies in the group's index space.
+    """A node of a fusion group, with its axes in the group's index space.
 
     ``axes`` are the group's axes for those of its access map, ``position`` is that in the graph.
-    ``kind`` says how an op of rows reduces: by "row", by "column" (row after row, complete when
-    all rows are), or by "both"; it is empty for an element-wise op.
+    ``kind`` is the reduction of a row op: "row", "column" (accumulated row by row, complete when
+    all rows are), or "both"; it is empty for an element-wise op.
     """
 
     node: Node
@@ -51,7 +51,7 @@ class Member(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A value as a region reads or writes it: along which of its axes, and which word alone."""
+    """A value as a region accesses it: its axes, and an optional single word."""
 
     value: Value
     axes: Axes
@@ -59,14 +59,14 @@ class Operand(NamedTuple):
 
 
 class FusedKernel:
-    """Nodes of a graph that one region computes.
+    """Nodes of a graph computed by one region.
 
     ``inputs`` are the Values that it reads and ``outputs`` those that it makes, in the order of
-    the region's; a Value stands twice among the inputs where it is read along other axes too.
-    ``sizes`` are those of the region's axes by name: arrays enter it without their axes of size 1,
-    and perhaps with others in another order (``view``). ``inplace`` holds pairs of output and
-    input numbers that may be one array, where nothing else needs the input. ``checks`` are pairs
-    of an input that holds numbers of classes, and how many classes there are.
+    the region's; a Value occurs twice among the inputs if it is read along other axes too.
+    ``sizes`` are those of the region's axes by name: arrays enter it without axes of size 1,
+    and possibly with permuted axes (``view``). ``inplace`` holds pairs of output and
+    input indices that may share an array, if nothing else needs the input. ``checks`` are pairs
+    of an input that holds class labels, and the number of classes.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class FusedKernel:
     # In place ------------------------------------------------------------------------------------
 
     def _inplace_pairs(self) -> tuple[tuple[int, int], ...]:
-        """Outputs that may be written over an input."""
+        """Outputs that may overwrite an input."""
         return tuple(
             (k, i)
             for k, out in enumerate(self._outputs)
@@ -119,7 +119,7 @@ class FusedKernel:
     def region_inplace(self, pairs: Sequence[tuple[int, int]]) -> Region:
         """The region with some outputs in place of inputs: pairs out of ``inplace``.
 
-        Raises ArgumentError for other pairs, and where one array would be taken twice.
+        Raises ArgumentError for other pairs, and if an array would be used twice.
         """
         if not pairs:
             return self.region
@@ -150,7 +150,7 @@ class FusedKernel:
         return found if order == sorted(order) else found.transpose(order)
 
     def entries(self) -> tuple[list[Entry], list[Entry]]:
-        """How the arrays of inputs and of outputs enter the region."""
+        """The entry forms of the arrays of inputs and of outputs."""
         return self._entries(self._inputs), self._entries(self._outputs)
 
     def _entries(self, operands: Sequence[Operand]) -> list[Entry]:
@@ -169,9 +169,9 @@ class FusedKernel:
         inplace: Sequence[tuple[int, int]] = (),
         way: str | None = None,
     ) -> FusedCall:
-        """The region ready to be called; code is made now, or taken from the cache.
+        """The region prepared for calls; code is compiled now, or loaded from the cache.
 
-        ``inputs`` and ``outputs`` are arrays like those that will come, or anything with
+        ``inputs`` and ``outputs`` are arrays like those of later calls, or anything with
         ``shape``, ``dtype`` and perhaps ``strides``; without them all are contiguous.
         ``inplace`` are pairs out of ``self.inplace``, ``way`` is one of ``kernel.ways()``.
         """
@@ -179,15 +179,15 @@ class FusedKernel:
 
 
 Step = Node | FusedKernel
-"""A step of a plan: a node of its graph, or several that one kernel computes."""
+"""A step of a plan: a node of its graph, or several computed by one kernel."""
 
 
 class FusedCall:
-    """A kernel's region ready for arrays of known shapes, dtypes and strides.
+    """A kernel's region prepared for arrays of known shapes, dtypes and strides.
 
     ``call(inputs, outputs)`` fills the arrays ``outputs``, in the kernel's order; those in
-    place of inputs are the very same arrays. Inputs with other strides than expected are fine,
-    and cost as much as preparing once for each; outputs must have theirs. Several threads may
+    place of inputs are the same array objects. Inputs with other strides than expected are allowed,
+    and cost one preparation each; outputs must have the expected ones. Several threads may
     call it at once.
     """
 
@@ -212,21 +212,21 @@ class FusedCall:
         return str(self.region)
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Fill ``outputs`` with what the region computes from ``inputs``."""
+        """Fill ``outputs`` with the results of the region for ``inputs``."""
         if self.kernel.checks:
             self.check(inputs)
         if self._fixed(inputs, outputs):
             self._other(inputs, outputs)
 
     def deferred(self) -> Any:
-        """What makes calls ready that are run later, all in one; None where that cannot be."""
+        """Prepares calls to be run later, all together; None if that is impossible."""
         fixed = self._fixed
         if self.kernel.checks or not kernel.can_wait(fixed):
             return None
         return fixed
 
     def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """What does it in machine code for such arrays, in a segment; None where that cannot be."""
+        """The machine code call for such arrays, in a segment; None if that is impossible."""
         found = self._ready(inputs, outputs)
         return found if kernel.is_fixed(found) else None
 
@@ -238,16 +238,16 @@ class FusedCall:
             if len(self._prepared) >= MAX_LAYOUTS:
                 self._prepared.clear()
             found = self._prepared[key] = self._ready(inputs, outputs)
-        if found(inputs, outputs):  # of another type, as NumPy's masked and mapped arrays
+        if found(inputs, outputs):  # of another type, such as NumPy's memmaps and masked arrays
             self._run(inputs, outputs)
 
     def check(self, inputs: Sequence[Any]) -> None:
-        """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
+        """Raise IndexRangeError for invalid labels; other inputs are not checked."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
             unsigned = UNSIGNED.get(labels.dtype)
             if unsigned is not None and labels.size:
-                # As numbers without a sign, those below 0 are the largest.
+                # As unsigned numbers, negative ones are the largest.
                 wrong = _largest(labels.view(unsigned), None) >= classes
             else:
                 wrong = has_others(labels, classes)
@@ -291,7 +291,7 @@ def _letter(axis: int) -> str:
 
 
 def _name(nodes: Sequence[Node]) -> str:
-    """What a region does, in a few words that depend on its ops alone."""
+    """A short name for a region, which depends only on its ops."""
     names = [n.op.name for n in nodes if n.op.views != "all"]
     if len(names) > MAX_NAMED_OPS:
         more = len(names) - MAX_NAMED_OPS + 1
@@ -300,7 +300,7 @@ def _name(nodes: Sequence[Node]) -> str:
 
 
 class _RegionWriter:
-    """Writes the region of nodes whose values lie in one index space, with rows along some axes."""
+    """Writes the region of nodes in one index space, with rows along some axes."""
 
     def __init__(
         self, name: str, sizes: tuple[int, ...], rows: Axes, uniform: dict[Value, Number]
@@ -325,14 +325,14 @@ class _RegionWriter:
             self.made[value] = composed(lies, member.axes)
 
     def output(self, value: Value) -> None:
-        """Let the region give a value."""
+        """Add a value to the region's outputs."""
         operand = Operand(value, self.made[value])
         name, dtype = f"y{len(self.outputs)}", memory_type(value.dtype)
         self.outputs.append(operand)
         self.builder.output(name, self.terms[value], dtype, self._named(operand.axes))
 
     def _named(self, axes: Sequence[int]) -> str:
-        """Axes by the names that they have in the region, in its order."""
+        """The names of axes in the region, in its order."""
         return " ".join(_letter(a) for a in self.order if a in axes)
 
     def _given(self, member: Member) -> list[Any]:
@@ -381,16 +381,16 @@ class _RegionWriter:
         return ReducedAxes(*[self._named(x) for x in (row, first, around)])
 
 
-# How large a region becomes ----------------------------------------------------------------------
+# Size estimates -----------------------------------------------------------------------------------
 
 MAX_REMEMBERED_COUNTS = 1 << 10  # of kinds of nodes
 _statement_counts: dict[Any, int | None] = {}
 
 
 def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Number]) -> int | None:
-    """How many statements a node becomes; None where it becomes none that a region can hold.
+    """The number of statements of a node; None if it cannot be in a region.
 
-    ``uniform`` are values that are one number everywhere.
+    ``uniform`` are values with equal elements.
     """
     kinds: list[Any] = []
     for x in node.inputs:

@@ -1,4 +1,4 @@
-"""Labels that a kernel reads: they have to be numbers of classes."""
+"""Labels read by kernels: they must be valid class numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ UNSIGNED = {np.dtype(f"int{n}"): np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 
 
 def has_others(labels: Any, classes: int) -> bool:
-    """Whether some labels, of any array library, are not numbers of classes.
+    """Whether some labels, of any array library, are invalid class numbers.
 
-    On a device, this waits once for the largest one: as numbers without a sign, those below 0 are
+    On a device, this waits once for the largest one: as unsigned numbers, negative ones are
     larger than any other.
     """
     unsigned = UNSIGNED.get(labels.dtype)
@@ -26,7 +26,7 @@ def has_others(labels: Any, classes: int) -> bool:
 
 
 def refuse_labels(labels: Any, classes: int) -> NoReturn:
-    """Raise IndexRangeError for labels of which some are not numbers of classes."""
+    """Raise IndexRangeError for labels with invalid class numbers."""
     worst = int(labels.min() if labels.min() < 0 else labels.max())
     raise IndexRangeError(
         f"class {worst} is out of range",

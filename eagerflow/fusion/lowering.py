@@ -1,4 +1,4 @@
-"""Lowering: the statements of a region that a node becomes."""
+"""Lowering: the statements of a region for a node."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from eagerflow.ops.elementwise.rounding import ceil, floor, round, trunc
 from eagerflow.ops.family import op_of
 
 SMALL_POWERS = (-2, -1, 1, 2, 3, 4)
-"""Exponents of powers that are a few products."""
+"""Exponents of powers that are computed by a few products."""
 
 _ROUNDING = (floor, ceil, trunc, round)
-_AXIS_ATTRIBUTES = ("axis", "keepdims")  # they say where an op works, and not what it does
+_AXIS_ATTRIBUTES = ("axis", "keepdims")  # where an op works, not its computation
 
 
 class ReducedAxes(NamedTuple):
-    """The names of a region's axes that an op of rows works along, and of those around them.
+    """The names of a region's axes along a row op's rows, and of those around them.
 
-    ``first`` are those of them that are reduced row after row, once the row is complete.
+    ``first`` are those reduced over rows, once the row is complete.
     """
 
     row: str = ""
@@ -45,30 +45,30 @@ class ReducedAxes(NamedTuple):
 
 
 def is_storage_only(dtype: DType) -> bool:
-    """Whether a dtype exists in memory only, and kernels compute in another one."""
+    """Whether a dtype only exists in memory, and kernels compute in another one."""
     return value_type(memory_type(dtype)) != memory_type(dtype)
 
 
 @cache
 def memory_type(dtype: DType) -> str:
-    """The name of a dtype; NumPy makes it up each time."""
+    """The name of a dtype; cached, as NumPy constructs it each time."""
     name: str = dtype.name
     return name
 
 
-# Nodes that give one number everywhere -----------------------------------------------------------
+# Nodes with equal elements -----------------------------------------------------------------------
 
 _FROM_SHAPE = {zeros_like: zeros, ones_like: ones}
 
 
 def fill_value(node: Node) -> Number:
-    """The number that every element of the result is, of a node whose op ``fills``."""
+    """The number in every element of the result of a node with an op that ``fills``."""
     number: Number = node.attributes.get("fill_value", int(node.op.call in (ones, ones_like)))
     return number
 
 
 def without_inputs(node: Node) -> Node:
-    """The same creation by one whose op ``fills``, without the array whose shape it has."""
+    """The same creation by an op that ``fills``, without the array that gives the shape."""
     if not node.inputs:
         return node
     (value,) = node.outputs
@@ -83,7 +83,7 @@ def without_inputs(node: Node) -> Node:
 
 
 class _RowBuilder:
-    """A builder for the body of rows: "n" and "m" are the axes of a node, whatever their names."""
+    """A builder for the body of rows: "n" and "m" are the axes of a node, under any names."""
 
     def __init__(self, builder: Builder, axes: ReducedAxes) -> None:
         self._builder, self._axes = builder, axes
@@ -102,7 +102,7 @@ class _RowBuilder:
         return value
 
     def mean(self, value: Any, axes: str) -> Any:
-        """The sum over how many there are; shares are summed where a sum is an output at once."""
+        """The sum over the count; divided before summing if a sum is also an output."""
         own = self._axes
         names = [*own.row.split(), *own.first.split()] if axes == "n" else own.around.split()
         late = own.first or axes == "m"
@@ -121,7 +121,7 @@ class _RowBuilder:
         return count
 
     def extent(self, axes: str, dtype: str) -> Any:
-        """How many elements a row has."""
+        """The number of elements of a row."""
         names = self._axes.row.split()
         return self._count(names, dtype) if names else Constant(1.0, dtype)
 
@@ -134,9 +134,9 @@ class _RowBuilder:
 
 
 def emit(s: Builder, node: Node, given: Sequence[Any], axes: ReducedAxes) -> tuple[Any, ...]:
-    """The values of a node's results, from those of its inputs: numbers and None are as they are.
+    """The values of a node's results, from those of its inputs: numbers and None are unchanged.
 
-    Raises EagerflowError, or AttributeError, where there are no such statements.
+    Raises EagerflowError, or AttributeError, if there are no such statements.
     """
     op = node.op
     values = _operands(node, given)
@@ -171,7 +171,7 @@ def _as_type(s: Builder, value: Any, dtype: str) -> Any:
 
 
 def _operands(node: Node, given: Sequence[Any]) -> list[Any]:
-    """Python numbers as constants of the dtype that they take on in eager calls."""
+    """Python numbers as constants of their dtype in eager calls."""
     op, found = node.op, list(given)
     for i, (x, value) in enumerate(zip(node.inputs, given, strict=True)):
         if x is None or isinstance(value, Term | tuple):
@@ -194,7 +194,7 @@ def _dtype_of_number(node: Node, position: int) -> DType:
 
 
 def _constant(value: Any, dtype: DType) -> Constant:
-    """A Python number as one of a dtype; AttributeError where it is none."""
+    """A Python number as a constant of a dtype; AttributeError if it cannot be one."""
     kind = value_type(memory_type(dtype))
     if kind == "bool":
         if type(value) is not bool and value not in (0, 1):
@@ -210,7 +210,7 @@ def _constant(value: Any, dtype: DType) -> Constant:
 
 
 def _instruction(s: Builder, op: Op, values: list[Any]) -> Any:
-    """The statement of an op that is one instruction, or what does the same for these operands."""
+    """The statement of an op that is one instruction, or an equivalent for these operands."""
     last = values[-1]
     floating = is_float(last.dtype)
     if op.call in _ROUNDING and not floating:
@@ -233,7 +233,7 @@ def _instruction(s: Builder, op: Op, values: list[Any]) -> Any:
 
 
 def _same_in_row(s: Builder, x: Any, divisor: Any) -> bool:
-    """Whether a divisor is the same for all elements of a row, which are divided by it."""
+    """Whether a divisor is the same for all elements of a row."""
     inner = s._axes[-1]
     return (
         type(divisor) is Term
@@ -245,7 +245,7 @@ def _same_in_row(s: Builder, x: Any, divisor: Any) -> bool:
 
 
 def _quotient(s: Builder, x: Any, divisor: Any) -> Any:
-    """Elements divided by a number of their row, within 1.5 units in the last place.
+    """Elements divided by a number for each row, within 1.5 units in the last place.
 
     They are multiplied by its reciprocal: a division takes as long as ten products. A power of
     two keeps the reciprocal of very small and large numbers in the normal range.
@@ -261,10 +261,10 @@ def _quotient(s: Builder, x: Any, divisor: Any) -> Any:
 
 
 def small_power(make: Callable[..., Any], x: Any, n: Any) -> Any:
-    """``x ** n`` of one of SMALL_POWERS; ``make(op, *operands)`` is a step, such as ``square``.
+    """``x ** n`` for one of SMALL_POWERS; ``make(op, *operands)`` is a step, such as ``square``.
 
-    The reciprocal comes first: the square of a large number would be infinite, and that of a
-    small one lose its digits, where the result is neither.
+    The reciprocal comes first: the square of a large number would overflow, and that of a
+    small one lose digits, even if the result does neither.
     """
     if n < 0:
         x = make(reciprocal, x)
@@ -277,12 +277,12 @@ def small_power(make: Callable[..., Any], x: Any, n: Any) -> Any:
 
 
 def _power(s: Builder, x: Any, exponent: Constant) -> Any:
-    """Powers that are a few products, or a root."""
+    """Powers computed by a few products, or a root."""
     n = exponent.value
     if n in SMALL_POWERS:
         return small_power(lambda op, *args: _instruction(s, op_of(op), [*args]), x, n)
     if n in (0.5, -0.5):
-        # As powers have it, those of -0 are those of 0, and those of -infinity those of infinity.
+        # As for powers, results for -0 are those for 0, and for -infinity those for infinity.
         far = s.equal(x, -math.inf)
         root = s.select(far, math.inf, s.sqrt(s.add(x, 0.0)))
         return root if n > 0 else s.reciprocal(root)

@@ -1,1 +1,1 @@
-"""Graphs: their form, how they are read, drawn, compared, checked, edited and run."""
+"""Graphs: representation, listing, drawing, comparison, checks, editing and execution."""

@@ -1,4 +1,4 @@
-"""What follows from a graph, kept with it."""
+"""Derived data of a graph, cached on the graph."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ P = ParamSpec("P")
 def kept(
     function: Callable[Concatenate[Graph, P], T],
 ) -> Callable[Concatenate[Graph, P], T]:
-    """A function of a graph whose results are kept with the graph, by the other arguments.
+    """Cache the results of a function of a graph on the graph, by the other arguments.
 
-    These are given in order and can be hashed.
+    These are positional and hashable.
 
     >>> @kept
     ... def count(graph):
@@ -43,7 +43,7 @@ def kept(
 
 
 class Slot(Generic[T]):
-    """Something that its maker keeps with some graphs.
+    """A value that one module stores on some graphs.
 
     >>> title: Slot[str] = Slot()
     >>> graph = ef.capture.trace(lambda x: ef.exp(x), ef.TensorSpec((3,), "float32"))
@@ -52,9 +52,9 @@ class Slot(Generic[T]):
     """
 
     def of(self, graph: Graph) -> T | None:
-        """What is kept with a graph; None where there is nothing."""
+        """The value stored on a graph; None if there is none."""
         return graph.cache.get(self)
 
     def set(self, graph: Graph, value: T) -> None:
-        """Keep something with a graph."""
+        """Store a value on a graph."""
         graph.cache[self] = value

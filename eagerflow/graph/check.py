@@ -1,4 +1,4 @@
-"""Every rule that a graph keeps, checked one by one; for graphs from files and from new passes."""
+"""Validation of all rules for graphs; for graphs from files and from new passes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def check(self: Graph) -> None:
 
 
 class _Check:
-    """The check of one graph: what is known so far, and the rules."""
+    """The check of one graph: the values known so far, and the rules."""
 
     def __init__(self, graph: Graph, where: str) -> None:
         self.graph = graph
-        self.where = where  # in which node's body
+        self.where = where  # the node of this body
         self.known: set[Value] = set()
         self.names: set[str] = set()
 
@@ -80,7 +80,7 @@ class _Check:
     # Values ----------------------------------------------------------------------------------
 
     def _add(self, value: Any, what: str, node: Node | None = None) -> None:
-        """A value that exists from here on."""
+        """Add a value that exists from here on."""
         if type(value) is not Value:
             self.fail(f"{what} is {short_repr(value)}", node, expected="a Value")
         if not isinstance(value.name, str) or not value.name:
@@ -119,7 +119,7 @@ class _Check:
         shape, dtype = getattr(held, "shape", None), getattr(held, "dtype", None)
         if value.node is not None or shape != value.shape or dtype != value.dtype:
             self.fail(
-                f"the constant {value.name} is not what it holds",
+                f"the constant {value.name} does not match its array",
                 received=_described(held),
                 expected=type_text(value),
             )
@@ -141,7 +141,7 @@ class _Check:
         value = cell.assigned
         assert value is not None
         if value not in self.known:
-            self.fail(f"what Variable {cell.name} is to have is not a value of the graph: {value}")
+            self.fail(f"the new value of Variable {cell.name} is not a value of the graph: {value}")
         if not _same(value, cell.value):
             self.fail(
                 f"the value assigned to Variable {cell.name} does not match it",
@@ -210,7 +210,7 @@ class _Check:
             self._promoted(node, op)
 
     def _promoted(self, node: Node, op: Op) -> None:
-        """Inputs that meet have one dtype: conversions are nodes of their own."""
+        """Check that operands of a promoting op have one dtype: conversions are separate nodes."""
         last = len(op.data) - 1
         together = [
             (i, x)
@@ -252,7 +252,7 @@ class _Check:
         if found is not None:
             name, words = found
             self.fail(
-                f"the attribute {name} is not what the op takes",
+                f"the attribute {name} is not valid for the op",
                 node,
                 received=short_repr(given[name]),
                 expected=words,
@@ -267,7 +267,7 @@ class _Check:
         said = tuple((v.shape, v.dtype) for v in node.outputs)
         if said != tuple((s.shape, s.dtype) for s in inferred):
             self.fail(
-                "its outputs are not what the op gives",
+                "its outputs are not those of the op",
                 node,
                 received=", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs) or "none",
                 expected=", ".join([type_text(x) for x in inferred]),
@@ -318,7 +318,7 @@ def _described(held: Any) -> str:
 
 
 def _leaves(structure: Any) -> int:
-    """How many leaves a nest has; without recursion, as it may come from a file."""
+    """The number of leaves of a nest; not recursive, as it may come from a file."""
     count, waiting = 0, [structure]
     while waiting:
         part = waiting.pop()
@@ -328,13 +328,13 @@ def _leaves(structure: Any) -> int:
 
 
 def _not_plain(value: Any) -> str | None:
-    """What in an attribute cannot be hashed, printed and saved; None if all can."""
+    """The part of an attribute that cannot be hashed, printed and saved; None if all can."""
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         part, depth = waiting.pop()
         if type(part) in _ATTRIBUTES or isinstance(part, np.dtype | Graph):
             continue
-        if hasattr(type(part), "not_saved"):  # saving says so
+        if hasattr(type(part), "not_saved"):  # reported when the graph is saved
             continue
         if depth > MAX_DEPTH:
             return "tuples in each other, too deep"

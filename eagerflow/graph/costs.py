@@ -1,6 +1,6 @@
-"""What a graph costs: operations, bytes moved, and memory, from the facts that ops state.
+"""Costs of a graph: operations, bytes moved, and memory, from the facts of ops.
 
-Sizes that are known by name alone give polynomials. Not all ops state their cost in a way that
+Named sizes give polynomials. Not all ops state their cost in a form that
 polynomials pass through, so each polynomial is compared with the cost at two choices of numbers.
 """
 
@@ -21,11 +21,11 @@ from eagerflow.handlers import raised_here
 from eagerflow.op import Cost, spec_of
 
 _MAX_SHOWN_ROWS = 20  # of the table
-_PROBE_SIZES = (1_009, 2_003)  # stand for named sizes where these have to be compared
+_PROBE_SIZES = (1_009, 2_003)  # values of named sizes for comparisons
 
 
 class NodeCost(NamedTuple):
-    """What one node costs: operations, bytes read and written, bytes of its results."""
+    """The cost of one node: operations, bytes read and written, bytes of its results."""
 
     name: str
     op: str
@@ -38,12 +38,12 @@ class NodeCost(NamedTuple):
 
 
 class Costs:
-    """What a graph costs; prints as a table with the heaviest nodes first.
+    """The costs of a graph; prints as a table with the heaviest nodes first.
 
-    ``flops`` and ``bytes`` are totals, ``peak`` the most memory that values need at once, of
+    ``flops`` and ``bytes`` are totals, ``peak`` the peak memory of values, of
     which ``held`` is for inputs, Variables and constants. ``nodes`` lists a NodeCost for each
     node, ``ops``, ``families`` and ``scopes`` give the Cost of each. All numbers are integers,
-    or polynomials (``ef.Dim``) where sizes are known by name alone.
+    or polynomials (``ef.Dim``) of named sizes.
 
     >>> spec = ef.TensorSpec(("batch", 3), "float32")
     >>> costs = ef.capture.trace(lambda x: ef.tanh(x) @ x.T, spec).costs()
@@ -75,7 +75,7 @@ class Costs:
 
     @property
     def scopes(self) -> dict[str, Cost]:
-        """Cost by scope, that of what is inside included, the heaviest first."""
+        """Cost by scope, including nested scopes, the heaviest first."""
         found: dict[str, Cost] = {}
         for scope, cost in self._by(lambda n: n.scope).items():
             parts = scope.split("/") if scope else [""]
@@ -133,8 +133,8 @@ def costs(self: Graph, sizes: Mapping[str, int] | None = None, **named: int) -> 
 
 class _Found(NamedTuple):
     nodes: list[NodeCost]
-    held: Any  # bytes of what is given
-    scratch: Any  # the most bytes of what nodes make, at once
+    held: Any  # bytes of inputs, Variables and constants
+    scratch: Any  # peak bytes of results of nodes
 
 
 def _walked(graph: Graph) -> _Found:
@@ -153,12 +153,12 @@ def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
     nodes: list[NodeCost] = []
     scratch: list[Any] = []
     uses: list[list[Value]] = []
-    roots: dict[Value, Value] = {}  # of views: the value whose memory they show
+    roots: dict[Value, Value] = {}  # by view: the value with its memory
     places: dict[Any, str] = {}
     for node in graph.nodes:
         cost = _cost(node)
         inside: Any = 0
-        for body in bodies_of(node.attributes):  # what a body costs is part of what its op states
+        for body in bodies_of(node.attributes):  # the cost of a body is included in the op's cost
             inside = _larger(inside, known[id(body)].scratch)
         scratch.append(inside)
         first = node.inputs[0] if node.inputs else None
@@ -179,10 +179,10 @@ def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
 def peak_bytes(
     uses: Sequence[Iterable[Value]], kept: Container[Value], scratch: Sequence[Any] = ()
 ) -> Any:
-    """The most bytes that values take at once, each from the first step that uses it to the last.
+    """The peak bytes of values, each from the first step that uses it to the last.
 
     ``uses`` are the values that each step reads and makes, ``kept`` those that are never freed,
-    ``scratch`` bytes that each step needs besides.
+    ``scratch`` the additional bytes of each step.
     """
     last = {value: i for i, used in enumerate(uses) for value in used}
     now: Any = 0
@@ -198,7 +198,7 @@ def peak_bytes(
 
 
 def nbytes(value: Value) -> Any:
-    """The bytes that a value takes; a polynomial where sizes are known by name alone."""
+    """The bytes of a value; a polynomial of named sizes."""
     return value.size * value.dtype.itemsize
 
 
@@ -210,7 +210,7 @@ def _is_free(cost: Cost) -> bool:
 
 
 def _cost(node: Node) -> Cost:
-    """The cost that the op states; polynomials for named sizes."""
+    """The cost stated by the op; polynomials for named sizes."""
     names = sorted(names_of((*(v.shape for v in node.values()), *node.attributes.values())))
     if not names:
         return stated_cost(node)
@@ -234,7 +234,7 @@ def _cost(node: Node) -> Cost:
 def _attempt(node: Node, replace: Callable[[Dim], Any] | None) -> Cost | None:
     try:
         return stated_cost(node, replace)
-    except raised_here(Exception):  # a rule that compares sizes, or wants numbers
+    except raised_here(Exception):  # a rule that compares sizes, or needs numbers
         return None
 
 
@@ -243,7 +243,7 @@ def stated_cost(node: Node, replace: Callable[[Dim], Any] | None = None) -> Cost
     given = list(node.inputs)
     for i, x in enumerate(given):
         if type(x) is Value:
-            given[i] = spec = spec_of(x)  # the constructor would make plain numbers of all sizes
+            given[i] = spec = spec_of(x)  # the constructor would convert all sizes to plain numbers
             if replace is not None:
                 spec.shape = _replaced(spec.shape, replace)
     attributes = node.attributes
@@ -262,7 +262,7 @@ def _replaced(item: Any, replace: Callable[[Dim], Any]) -> Any:
 
 
 def names_of(item: Any) -> set[str]:
-    """The names in a size, also those within its quotients, or in a tuple or slice of sizes."""
+    """The names in a size, including those in quotients, or in a tuple or slice of sizes."""
     found: set[str] = set()
     waiting = [item]
     while waiting:
@@ -316,7 +316,7 @@ def _at(part: Any, sizes: Mapping[str, int]) -> Any:
     return part.evaluate(sizes) if isinstance(part, Dim) else part
 
 
-# Words -------------------------------------------------------------------------------------------
+# Text --------------------------------------------------------------------------------------------
 
 
 def _number(size: Any) -> float:

@@ -1,7 +1,7 @@
-"""Homes: the device that each result of a graph is on, as eager calls would have it.
+"""Homes: the device of each result of a graph, as in eager calls.
 
-A result is where the first tensor is that it is computed from. What an op makes or moves that
-takes a device is where the call, or the context around it, says, or where the run is.
+A result is on the device of the first tensor operand. Results of ops with a ``device``
+attribute are on the device given by the call or its context, or on that of the run.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from eagerflow.graph.ir import Node, Value
 
 
 def said(node: Node) -> str | None:
-    """The device that a call names, itself or by the context around it; None if it does not.
+    """The device given by a call or its context; None if there is none.
 
-    A context says nothing about ops that take no device: they compute where their arguments are.
+    A context does not affect ops without a device attribute: they follow their arguments.
     """
     if "device" not in node.op.attributes:
         return None
@@ -24,7 +24,7 @@ def said(node: Node) -> str | None:
 
 
 def places(graph: Graph, device: Device) -> dict[Value, Device]:
-    """The devices of the values of a graph in a run on ``device``, but for those in bodies."""
+    """The devices of the values of a graph in a run on ``device``, except those in bodies."""
     entries = graph.all_inputs()
     found = {v: as_device(v.device) if v.device is not None else device for v in entries}
     for value in graph.constants:
@@ -33,7 +33,7 @@ def places(graph: Graph, device: Device) -> dict[Value, Device]:
         place = said(node)
         home = device if place is None else as_device(place)
         if "device" not in node.op.attributes:
-            # Numbers that became constants, such as the bounds of a loop, say nothing.
+            # Numbers that became constants, such as the bounds of a loop, do not count.
             given = sorted(node.values(), key=lambda v: v.constant is not None and not v.shape)
             home = found[given[0]] if given else home
         found.update(dict.fromkeys(node.outputs, home))

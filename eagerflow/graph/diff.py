@@ -1,8 +1,8 @@
-"""What differs between two graphs: aligned by structure, so that a small change stays small.
+"""Differences between two graphs: aligned by structure, so that a small change stays small.
 
-Nodes are aligned as lines of text are in a diff, in three rounds: what is the same in all but
-its name; then, in the gaps, what has the same op and scope; then what has the same op. Aligned
-nodes are compared in full. A node that only got another number (``add_2`` for ``add_1``), or that
+Nodes are aligned like lines of text in a diff, in three rounds: nodes equal in all but
+the name; then, in the gaps, nodes with the same op and scope; then nodes with the same op. Aligned
+nodes are compared in full. A node with a different number (``add_2`` for ``add_1``), or one that
 moved to another line of the user's code, has not changed.
 """
 
@@ -23,8 +23,8 @@ from eagerflow.graph.text import attribute_text, constant_text, line_text, value
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 from eagerflow.tensor import Tensor
 
-_CONTEXT_LINES = 2  # unchanged ones that are shown around changes
-_MAX_EDITS = 400  # that an alignment looks for; where there are more, it looks up names
+_CONTEXT_LINES = 2  # unchanged lines shown around changes
+_MAX_EDITS = 400  # searched by an alignment; beyond that it looks up names
 
 
 _Named = defaultdict[str, dict[str, Value]]  # values by their names, for each kind
@@ -32,16 +32,16 @@ _Named = defaultdict[str, dict[str, Value]]  # values by their names, for each k
 
 class _Change(NamedTuple):
     part: str  # input, variable, constant, node, output, assignment, name
-    where: str  # the node whose body it is in
-    old: Any  # None where it was added
-    new: Any  # None where it was removed
+    where: str  # the node with this body
+    old: Any  # None if added
+    new: Any  # None if removed
     why: tuple[str, ...]
 
 
 class Difference:
-    """What was added, removed and changed from one graph to another; false where nothing was.
+    """Additions, removals and changes from one graph to another; false if there are none.
 
-    ``added`` and ``removed`` list names, ``changed`` names with what changed in them; nodes of
+    ``added`` and ``removed`` list names, ``changed`` names with the changed facts; nodes of
     the bodies of branches and loops are among them. It prints as a diff with source lines.
 
     >>> spec = ef.TensorSpec((3,), "float32")
@@ -60,17 +60,17 @@ class Difference:
 
     @property
     def added(self) -> list[str]:
-        """Names of what is in the new graph alone."""
+        """Names that are only in the new graph."""
         return [c.where + _name(c.new) for c in self._changes if c.old is None]
 
     @property
     def removed(self) -> list[str]:
-        """Names of what is in the old graph alone."""
+        """Names that are only in the old graph."""
         return [c.where + _name(c.old) for c in self._changes if c.new is None]
 
     @property
     def changed(self) -> dict[str, tuple[str, ...]]:
-        """By its old name, what changed in something: op, attributes, shape, dtype, inputs ..."""
+        """By old name, the changed facts: op, attributes, shape, dtype, inputs ..."""
         return {
             c.where + _name(c.old): c.why
             for c in self._changes
@@ -91,9 +91,9 @@ class Difference:
 
 
 def difference(old: Graph, new: Graph) -> Difference:
-    """What was added, removed and changed from one graph to another, as a Difference.
+    """Additions, removals and changes from one graph to another, as a Difference.
 
-    Compared are inputs, Variables with dtype and shape, constants by value, each node's op,
+    It compares inputs, Variables with dtype and shape, constants by value, each node's op,
     attributes, inputs, dtypes, shapes, device and scope, outputs and assignments, also in the
     bodies of branches and loops. Lines of the user's code and numbers in names do not count.
 
@@ -136,7 +136,7 @@ def _name(thing: Any) -> str:
 
 
 class _Pair:
-    """Two graphs, which values of one are which of the other, and the changes between them."""
+    """Two graphs, the correspondence of their values, and the changes between them."""
 
     def __init__(self, old: Graph, new: Graph, where: str) -> None:
         self.where = where
@@ -170,7 +170,7 @@ class _Pair:
         compare: Callable[[Value, Value], tuple[str, ...]],
         write: Callable[[str, Value], str],
     ) -> None:
-        """What goes by its name alone; ``compare`` says in what two values differ."""
+        """Compare values by name; ``compare`` returns the differences of two values."""
         old, new = (side[kind] for side in sides)
         lines: list[str] = []
         for name in dict.fromkeys((*old, *new)):
@@ -191,7 +191,7 @@ class _Pair:
         return _typed(old, new)
 
     def _constants(self, old: Sequence[Value], new: Sequence[Value]) -> None:
-        """Equal values are the same constant; what is left goes by name and type."""
+        """Match equal constants; compare the rest by name and type."""
         free: dict[Hashable, list[Value]] = {}
         for value in reversed(new):
             free.setdefault(_content(value), []).append(value)
@@ -243,7 +243,7 @@ class _Pair:
         self.section("nodes", list(_with_context(rows)))
 
     def _exact(self, node: Node, is_old: bool) -> Hashable:
-        """All facts of a node but its number and what other nodes give to it."""
+        """All facts of a node except its number and the origins of its inputs."""
         given = tuple(
             ("node" if x.node is not None else self._source(x, is_old))
             if type(x) is Value
@@ -275,7 +275,7 @@ class _Pair:
         return tuple(why)
 
     def _unlike(self, old: Node, new: Node) -> bool:
-        """Whether other bodies are nested; those that meet are compared later."""
+        """Whether the sets of nested bodies differ; matching bodies are compared later."""
         a, b = dict(named_bodies(old.attributes)), dict(named_bodies(new.attributes))
         for name in a.keys() & b.keys():
             where = f"{self.where}{old.name}.{name}: "
@@ -309,11 +309,11 @@ class _Pair:
         return () if self.partner.get(old) is new else ("value",)
 
 
-# Words -------------------------------------------------------------------------------------------
+# Text --------------------------------------------------------------------------------------------
 
 
 def _typed(old: Value, new: Value) -> tuple[str, ...]:
-    """In what two values differ from outside."""
+    """The visible differences of two values."""
     return tuple(
         what
         for what, a, b in (
@@ -343,13 +343,13 @@ class _Word(str):
 
 
 def _result(graph: Graph) -> str:
-    """The nest that the program returns, with the names of outputs."""
+    """The nest of the program's result, with the names of outputs."""
     words = [_Word(name) for name in graph.outputs.names]
     return repr(tuple(words) if graph.structure is None else graph.nest(words))
 
 
 def _plain(node: Node) -> Hashable:
-    """The attributes as text, so that NaN is itself and 1 is not True; bodies are left out."""
+    """The attributes as text, so that NaN equals NaN and 1 differs from True; without bodies."""
     return tuple(
         (name, "graph" if isinstance(value, Graph) else attribute_text(value))
         for name, value in sorted(node.attributes.items())
@@ -364,7 +364,7 @@ def _content(value: Value) -> Hashable:
 
 
 def _with_context(rows: list[tuple[str, list[Any]]]) -> Iterator[str]:
-    """The rows that changed, with a few of those around them; ``...`` for what is left out."""
+    """The rows that changed, with a few of those around them; ``...`` for omitted ones."""
     near = [False] * len(rows)
     for i, (mark, _) in enumerate(rows):
         if mark != " ":
@@ -399,7 +399,7 @@ _Two = tuple[Node | None, Node | None]
 
 
 def _align(old: Sequence[Node], new: Sequence[Node], keys: Sequence[_Key]) -> list[_Two]:
-    """Pairs in order, with None where a node has no partner; by the first key, then the next."""
+    """Pairs in order, with None for a node without partner; by the first key, then the next."""
     if not keys:
         return _in_gap(old, new)
     key, later = keys[0], keys[1:]
@@ -416,7 +416,7 @@ def _align(old: Sequence[Node], new: Sequence[Node], keys: Sequence[_Key]) -> li
 
 
 def _in_gap(old: Sequence[Node], new: Sequence[Node]) -> list[_Two]:
-    """As many in the same place are the same nodes with other ops; else all are others."""
+    """Equal numbers of nodes in a gap are the same nodes with other ops; otherwise all differ."""
     arities = [[len(node.inputs) for node in nodes] for nodes in (old, new)]
     if arities[0] == arities[1]:
         return list(zip(old, new, strict=True))
@@ -424,7 +424,7 @@ def _in_gap(old: Sequence[Node], new: Sequence[Node]) -> list[_Two]:
 
 
 def _common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Positions of a common subsequence, the longest unless very much differs.
+    """Indices of a common subsequence, the longest unless the difference is very large.
 
     E. W. Myers, An O(ND) difference algorithm and its variations, Algorithmica 1 (1986).
     """
@@ -445,8 +445,8 @@ def _common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int
 
 
 def _shortest_edit(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]] | None:
-    """The pairs that the fewest edits leave; None if there are too many edits."""
-    furthest = {1: 0}  # on each diagonal, how far into a the best path has come
+    """The pairs left by a shortest edit; None if there are too many edits."""
+    furthest = {1: 0}  # on each diagonal, the progress of the best path in a
     history: list[dict[int, int]] = []
     for edits in range(min(len(a) + len(b), _MAX_EDITS) + 1):
         history.append(furthest.copy())
@@ -461,7 +461,7 @@ def _shortest_edit(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[i
 
 
 def _from_above(furthest: dict[int, int], k: int, edits: int) -> bool:
-    """Whether the best path on a diagonal comes from an insertion, not from a removal."""
+    """Whether the best path on a diagonal ends with an insertion, not with a removal."""
     return k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1])
 
 
@@ -482,11 +482,11 @@ def _walk_back(history: list[dict[int, int]], x: int, y: int) -> list[tuple[int,
 
 
 def _in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """The most pairs in order, if the first of a kind may only meet the first, and so on."""
+    """The longest ordered matching of the k-th items of each kind."""
     places = {item: j for j, item in enumerate(_counted(b))}
     pairs = [(i, places[item]) for i, item in enumerate(_counted(a)) if item in places]
-    ends: list[int] = []  # of the best chains of each length, where they end in b
-    chains: list[int] = []  # the pair at which each of these ends
+    ends: list[int] = []  # end in b of the best chains of each length
+    chains: list[int] = []  # last pair of each of these chains
     before: list[int] = []
     for n, (_, j) in enumerate(pairs):
         length = bisect_left(ends, j)

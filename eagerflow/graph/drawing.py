@@ -1,7 +1,7 @@
 """Graphs as pictures: Graphviz text, SVG in notebooks, and files.
 
-Where the program of Graphviz is installed, it lays small graphs out; else, and where there is so
-much to show that it has to be collapsed, ``graph.picture`` does.
+If Graphviz is installed, it lays out small graphs; otherwise, and for graphs large
+enough to be collapsed, ``graph.picture`` does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eagerflow.graph.text import constant_text, line_text, short_name, type_text
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 from eagerflow.handlers import raised_here
 
-_TIMEOUT_SECONDS = 20  # of the program of Graphviz
+_TIMEOUT_SECONDS = 20  # for the Graphviz program
 _DOTS_PER_INCH = 200
 _SHAPES = {
     "input": "ellipse",
@@ -68,9 +68,9 @@ def to_dot(self: Graph) -> str:
 
 
 class _Dot:
-    """The statements of one graph; ``ids`` are the names of its parts in Graphviz.
+    """The statements of one graph; ``ids`` are the Graphviz names of its parts.
 
-    ``ends`` are the boxes of outputs and assignments: name in Graphviz, label and value.
+    ``ends`` are the boxes of outputs and assignments: Graphviz name, label and value.
     """
 
     def __init__(self, graph: Graph, number: int) -> None:
@@ -95,7 +95,7 @@ class _Dot:
             yield f"  {end} [{_look('output')}, label={_quoted(name)}];"
 
     def _clusters(self) -> Iterator[str]:
-        """Nodes within the clusters of their scopes, which stand within each other."""
+        """Nodes within the nested clusters of their scopes."""
         tree: dict[str, Any] = {}
         for node in self.graph.nodes:
             level = tree
@@ -143,13 +143,13 @@ def _look(kind: str) -> str:
 
 
 def _quoted(words: str) -> str:
-    """A text as Graphviz reads it; a backslash would begin a code of its own."""
+    """A text in Graphviz syntax; a backslash would begin an escape sequence."""
     plain = printable(words, "\n").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain.replace(chr(10), chr(92) + "n")}"'
 
 
 def _graphviz(dot: str, kind: str) -> bytes | None:
-    """What Graphviz makes of it; None where it is not installed, or fails."""
+    """The output of Graphviz; None if it is not installed, or fails."""
     program = shutil.which("dot")
     if program is None:
         return None

@@ -1,4 +1,4 @@
-"""Graphs from graphs: what some values need alone, two in a row, and with other names."""
+"""Graphs from graphs: subsets, compositions, and renamed graphs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eagerflow.graph.text import type_text
 from eagerflow.graph.walk import all_values, needed, renewed
 from eagerflow.masks import masks_among, masks_of_inputs
 
-# Less --------------------------------------------------------------------------------------------
+# Pruning -----------------------------------------------------------------------------------------
 
 
 @graph_method
@@ -48,7 +48,7 @@ def prune(self: Graph, outputs: Any, assignments: bool = False) -> Graph:
 
 
 def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any) -> list[str]:
-    """Names of outputs: the keys of a dict, else the names that were asked for."""
+    """Names of outputs: the keys of a dict, else the requested names."""
     if structure.container is not None and structure.keys and len(structure.keys) == len(leaves):
         keys = FreeNames()
         return [keys.take(str(key)) for key in structure.keys]  # 1 and "1" are two keys
@@ -78,7 +78,7 @@ def signature(self: Graph, name: str) -> Graph:
 
 
 class _Copy:
-    """New nodes for those that read, or are named, something else; the others stay."""
+    """New nodes for those with changed inputs or names; the others are kept."""
 
     def __init__(self, taken: Iterable[str] = (), scope: str = "") -> None:
         self.new: dict[Value, Value] = {}
@@ -90,14 +90,14 @@ class _Copy:
         return self.free(self._scope + name)
 
     def named(self, old: Value, name: str) -> Value:
-        """The value under a name; itself where that is its own."""
+        """The value under a name; unchanged if it is its own."""
         if name == old.name:
             return old
         made = self.new[old] = old.like(None, name)
         return made
 
     def node(self, node: Node) -> Node:
-        """The node with what was found in place of its inputs, under a free name."""
+        """The node with replaced inputs, under a free name."""
         return renewed(node, self.new, name=self.inside(node.name))
 
 
@@ -154,7 +154,7 @@ def _taken(graph: Graph, name: str) -> CaptureError:
     return CaptureError(f"the name {name!r} is taken in {graph.name}")
 
 
-# More --------------------------------------------------------------------------------------------
+# Composition -------------------------------------------------------------------------------------
 
 
 @graph_method
@@ -211,7 +211,7 @@ def compose(
 
 
 def _feeds(graph: Graph, other: Graph, feeds: Mapping[str, str] | None) -> dict[str, str]:
-    """Which input of ``other`` gets which value, by name; CaptureError if it is not clear."""
+    """The input of ``other`` for each value, by name; CaptureError if it is ambiguous."""
     if feeds is not None:
         _refuse_unknown(other, feeds, other.inputs.names, "input")
         return dict(feeds)
@@ -229,7 +229,7 @@ def _feeds(graph: Graph, other: Graph, feeds: Mapping[str, str] | None) -> dict[
 
 
 def _masks_fed(graph: Graph, other: Graph, fed: Mapping[str, Value]) -> dict[str, Value]:
-    """Masks of what ``other`` is fed with, for its inputs; CaptureError where it takes none."""
+    """Masks of the values fed to ``other``, for its inputs; CaptureError if it takes none."""
     have, take = masks_among(graph.results, graph.structure), masks_of_inputs(other)
     names = dict(zip(other.inputs, other.inputs.names, strict=True))
     found = {}
@@ -249,7 +249,7 @@ def _masks_fed(graph: Graph, other: Graph, fed: Mapping[str, Value]) -> dict[str
 
 
 def _fitted(other: Graph, fed: Mapping[str, Value]) -> Graph:
-    """``other`` with the sizes that its named dimensions get from what it is fed with."""
+    """``other`` with the values of its named dimensions from the shapes of its inputs."""
     sizes = Sizes()
     for name, v in zip(other.inputs.names, other.inputs, strict=True):
         if name in fed and len(v.shape) == len(fed[name].shape):
@@ -270,7 +270,7 @@ def _refuse_misfit(other: Graph, name: str, wanted: Value, graph: Graph, source:
 
 
 def _merged(graph: Graph, other: Graph, copy: _Copy) -> list[tuple[Cell, Value | None]]:
-    """The Variables of both graphs, and what the second assigns; one that both have is one."""
+    """The Variables of both graphs, and the second's assignments; shared ones are merged."""
     found: list[tuple[Cell, Value | None]] = []
     mine: dict[int, tuple[int, Cell]] = {}
     for cell in graph.cells:

@@ -1,9 +1,9 @@
-"""Graph: a captured program as plain data, and all that can be done with one.
+"""Graph: a captured program as plain data, and its methods.
 
-A Graph lists typed Values and the Nodes that make them, in an order in which each node comes
-after what it reads. It is pure: the Variables that a program reads are inputs of its own, and
-what it assigns are outputs of its own, which a replay commits. What can be done with
-graphs stands here in one place, typed and explained; the modules above say how (``graph_method``).
+A Graph lists typed Values and the Nodes that make them, in topological order.
+It is pure: the Variables that a program reads are additional inputs, and
+the values that it assigns are additional outputs, which a replay commits. The methods of
+graphs are declared here, with docstrings; higher modules implement them (``graph_method``).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from eagerflow.errors import printable
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.tree import Structure, unflatten
 
-MAX_BOXES = 80  # in a picture, where no limit is given
+MAX_BOXES = 80  # default for pictures
 _TOOLS: dict[str, Callable[..., Any]] = {}
 
 
 def graph_method(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the method of graphs that has a function's name do what the function does."""
+    """Implement the method of Graph that has the function's name."""
     _TOOLS[f.__name__] = f
     return f
 
 
 class Example(NamedTuple):
-    """Inputs of a graph by name, and the outputs that they gave when it was saved."""
+    """Inputs of a graph by name, and its outputs for them when it was saved."""
 
     inputs: dict[str, Any]
     outputs: dict[str, Any]
@@ -37,8 +37,8 @@ class Example(NamedTuple):
 class Graph:
     """A captured program: typed, pure, readable, and saved without any code in it.
 
-    ``inputs`` and ``outputs`` are named Values, ``nodes`` the calls in an order in which they
-    can run, ``cells`` the Variables read and assigned. ``argument_structure`` and ``structure``
+    ``inputs`` and ``outputs`` are named Values, ``nodes`` the calls in a valid order of
+    execution, ``cells`` the Variables read and assigned. ``argument_structure`` and ``structure``
     are the nests of the arguments and of the result; ``results`` are the result's leaves, Values
     and plain Python objects. Graphs are made by ``ef.capture.trace``, ``ef.function`` and
     ``ef.capture.load``.
@@ -69,11 +69,11 @@ class Graph:
         self.results: tuple[Any, ...] = tuple(outputs) if results is None else results
         alone = structure is None or structure.container is None
         self._is_one = alone and len(self.results) == 1 and type(self.results[0]) is Value
-        self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
-        self.examples: tuple[Example, ...] = ()  # that came with its file
+        self.cache: dict[Any, Any] = {}  # derived data: see graph/cache.py
+        self.examples: tuple[Example, ...] = ()  # from its file
         self.signatures: dict[str, dict[str, str]] = {}  # likewise: see ``signature``
-        self.state: Any = None  # the State that calls hand on, if one was declared
-        self.rewrites: Any = None  # the Report of the passes that made it, if any did
+        self.state: Any = None  # the State between calls, if declared
+        self.rewrites: Any = None  # the Report of its passes, if any
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -82,16 +82,16 @@ class Graph:
 
     @property
     def constants(self) -> tuple[Value, ...]:
-        """The values known from the start that nodes or outputs use, in order of use."""
+        """The constants used by nodes or outputs, in order of use."""
         used = [v for node in self.nodes for v in node.values()] + self.all_outputs()
         return tuple(dict.fromkeys(v for v in used if v.constant is not None))
 
     def all_outputs(self) -> list[Value]:
-        """What must be computed: outputs, and the values that Variables are to have."""
+        """All computed results: outputs, and the values assigned to Variables."""
         return [*self.outputs, *(c.assigned for c in self.cells if c.assigned is not None)]
 
     def all_inputs(self) -> list[Value]:
-        """What is given: the inputs, and the values of Variables on entry."""
+        """All entries: the inputs, and the values of Variables on entry."""
         return [*self.inputs, *(cell.value for cell in self.cells)]
 
     def like(
@@ -102,11 +102,11 @@ class Graph:
         inputs: Iterable[str] | None = None,
         outputs: Iterable[str] | None = None,
     ) -> Graph:
-        """A graph of these nodes, with ``new`` values in place of some that it takes and gives.
+        """A graph of these nodes, with ``new`` values in place of some inputs and outputs.
 
-        ``inputs`` and ``outputs`` are other names for these.
+        ``inputs`` and ``outputs`` are new names for these.
         """
-        made: Graph = object.__new__(type(self))  # a subclass may be made of other arguments
+        made: Graph = object.__new__(type(self))  # a subclass may have another constructor
         Graph.__init__(
             made,
             self.name if name is None else name,
@@ -121,7 +121,7 @@ class Graph:
         return made
 
     def nest(self, outputs: Iterable[Any]) -> Any:
-        """The result's nest with these in place of the outputs."""
+        """The result's nest, filled with these outputs."""
         if self._is_one:
             return next(iter(outputs))
         found = iter(outputs)
@@ -130,13 +130,13 @@ class Graph:
             return leaves[0] if len(leaves) == 1 else tuple(leaves)
         return unflatten(self.structure, leaves)
 
-    # What the modules above do with graphs --------------------------------------------------------
+    # Methods implemented in higher modules --------------------------------------------------------
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The results for these arguments, in the nest that the traced function returned.
 
         ``args`` have the nest of the traced function's, or are one value for each input; inputs may
-        also be given by their names, all after those that are given in order. Variables
+        also be given by name, after the positional ones. Variables
         have their new values afterwards. Raises ArgumentError, ShapeError or DTypeError for
         arguments that do not fit; under a tape the call is recorded.
         """
@@ -146,9 +146,9 @@ class Graph:
         """The value of this name: an output, an input, a Variable's value on entry, or any other.
 
         Outputs of nodes have the node's name, or where there are several ``name:0``, ``name:1`` ...
-        Where an input and an output have one name, it is the output's, here and wherever a value
-        is asked for by name; ``graph.inputs[name]`` is the input. Raises SessionError, with names
-        that look alike, where there is none.
+        If an input and an output share a name, it is the output's, here and everywhere else a value
+        is looked up by name; ``graph.inputs[name]`` is the input. Raises SessionError, with similar
+        names, if there is none.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> graph.value("tanh"), graph.value("output")
@@ -174,11 +174,11 @@ class Graph:
         return _TOOLS["text"](self, lines=lines, types=types)
 
     def costs(self, sizes: Mapping[str, int] | None = None, **named: int) -> Any:
-        """What the graph costs: operations, bytes moved and memory, as a Costs, which is a table.
+        """The costs of the graph: operations, bytes moved and memory, as a Costs, which is a table.
 
         ``sizes`` (or names as arguments) gives numbers for named dimensions; without them, costs
-        are polynomials. Raises ShapeError where a cost is no polynomial, and for a name without a
-        size. Bodies of loops count as often as they are known to run, else once.
+        are polynomials. Raises ShapeError if a cost is no polynomial, and for a name without a
+        size. Bodies of loops count with their known number of iterations, else once.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 3), "float32"))
         >>> print(graph.costs(batch=32))
@@ -192,7 +192,7 @@ class Graph:
         return _TOOLS["costs"](self, sizes, **named)
 
     def diff(self, other: Graph) -> Any:
-        """What was added, removed and changed from this graph to another, as a Difference.
+        """Additions, removals and changes from this graph to another, as a Difference.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
         >>> graph.diff(graph)
@@ -216,10 +216,10 @@ class Graph:
         return _TOOLS["to_dot"](self)
 
     def to_svg(self, limit: int = MAX_BOXES) -> str:
-        """A picture of the graph as SVG; where there are more than ``limit`` nodes, scopes
+        """A picture of the graph as SVG; with more than ``limit`` nodes, scopes
         collapse.
 
-        Graphviz draws it where it is installed, else eagerflow itself.
+        Graphviz draws it if it is installed, else eagerflow itself.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
         >>> graph.to_svg().rstrip().endswith("</svg>")
@@ -228,11 +228,11 @@ class Graph:
         return _TOOLS["to_svg"](self, limit)
 
     def draw(self, path: str | os.PathLike[str], limit: int = MAX_BOXES) -> Path:
-        """Write a picture of the graph; gives the file's path.
+        """Write a picture of the graph; returns the file's path.
 
         ``path`` ends in ``.svg``, ``.dot`` or ``.gv`` (the whole graph for Graphviz), ``.png`` or
-        ``.pdf`` (through Graphviz or matplotlib; MissingExtraError where neither is installed).
-        ``limit`` is the number of boxes from which on scopes are collapsed.
+        ``.pdf`` (through Graphviz or matplotlib; MissingExtraError if neither is installed).
+        ``limit`` is the maximum number of boxes without collapsed scopes.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
         >>> import pathlib, tempfile
@@ -242,11 +242,11 @@ class Graph:
         return _TOOLS["draw"](self, path, limit)
 
     def check(self) -> None:
-        """Check every rule that a graph has to keep, also in the graphs of branches and loops.
+        """Check every rule for graphs, also in the graphs of branches and loops.
 
-        Values come before they are used, each is made once and has a name of its own; ops are
-        registered and get the inputs and attributes that they take, and what they infer from them
-        is what the graph says; Variables and what is assigned to them fit. Raises CaptureError with
+        Values are defined before use, each once and with a unique name; ops are
+        registered and get valid inputs and attributes, and infer the results
+        that the graph states; Variables match their assigned values. Raises CaptureError with
         the node and the user's line. The time is proportional to the size of the graph.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
@@ -255,11 +255,11 @@ class Graph:
         _TOOLS["check"](self)
 
     def prune(self, outputs: Any, assignments: bool = False) -> Graph:
-        """A graph that computes these values alone; what they do not need is not in it.
+        """A graph that computes only these values, without unneeded nodes.
 
         ``outputs`` is a name, a Value, or a nest of them, and becomes the nest of the result.
-        Inputs and Variables that are not needed are dropped, and so is what is assigned, unless
-        ``assignments`` says to keep it. Raises SessionError for names that the graph does not have.
+        Inputs and Variables that are not needed are dropped, and so are assignments, unless
+        ``assignments`` is set. Raises SessionError for names that the graph does not have.
 
         >>> spec = ef.TensorSpec((3,), "float32")
         >>> graph = ef.capture.trace(lambda x, y: {"a": ef.tanh(x), "b": x * y}, spec, spec)
@@ -295,11 +295,11 @@ class Graph:
         """The graph that runs this one, then ``other`` on its outputs.
 
         ``feeds`` maps inputs of ``other`` to names of values of this graph; without it, outputs go
-        to the inputs of the same names, or the only output to the only input. Inputs that are fed
-        by nothing stay inputs; one name in both graphs is one input. What this graph assigns to
-        Variables, ``other`` reads. The result is that of ``other``; ``keep`` names values of this
-        graph that become outputs too. ``scope`` goes before the names of what comes from
-        ``other``. Raises CaptureError where shapes or dtypes do not fit.
+        to the inputs of the same names, or the only output to the only input. Inputs that are not
+        fed stay inputs; a name in both graphs is one input. ``other`` reads Variables after the
+        assignments of this graph. The result is that of ``other``; ``keep`` names values of this
+        graph that become outputs too. ``scope`` is a prefix for names of nodes from
+        ``other``. Raises CaptureError if shapes or dtypes do not fit.
 
         >>> spec = ef.TensorSpec((3,), "float32")
         >>> first = ef.capture.trace(lambda x: {"y": ef.tanh(x)}, spec, name="first")
@@ -315,7 +315,7 @@ class Graph:
         return _TOOLS["compose"](self, other, feeds, keep, scope)
 
     def signature(self, name: str) -> Graph:
-        """What a signature of the graph's file computes, alone.
+        """The graph of a single signature of the graph's file.
 
         It takes the inputs that its outputs need, and shares nodes and Variables. Raises
         ArgumentError for a name that is none of ``signatures``.
@@ -333,12 +333,12 @@ class Graph:
         return _TOOLS["signature"](self, name)
 
     def gradient(self, targets: Any, sources: Any, unconnected: str = "raise") -> Graph:
-        """A larger graph that also gives the gradients of ``targets`` by ``sources``.
+        """A larger graph that also returns the gradients of ``targets`` by ``sources``.
 
         ``targets`` and ``sources`` are names, Values or Variables, or nests of them; any value of
         the graph can be either. The new outputs are called ``gradient/<source>``, and if there is
-        one already, ``gradient/<source>_1``; called, the graph gives a dict of all outputs. The
-        graph's own nodes are shared, and what it computed it still does. ``unconnected`` is as for
+        one already, ``gradient/<source>_1``; called, the graph returns a dict of all outputs. The
+        graph's own nodes are shared, and its results are unchanged. ``unconnected`` is as for
         ``GradientTape.gradient``; GradientError and SessionError as there and for unknown names.
 
         >>> graph = ef.capture.trace(lambda x: (x * x).sum(), ef.TensorSpec((3,), "float32"))
@@ -355,14 +355,14 @@ class Graph:
         without: Iterable[str] = (),
         final: bool = False,
     ) -> Graph:
-        """The graph after all passes that ``numerics`` allows, again and again until nothing
+        """The graph after all passes that ``numerics`` allows, repeated until nothing
         changes.
 
-        ``numerics`` is "fast" or "exact" (bit for bit what eager calls give). ``only`` names the
+        ``numerics`` is "fast" or "exact" (bit for bit as in eager calls). ``only`` names the
         passes to run, of any kind, and ``without`` those to leave out. ``final`` says that no code
-        will ask the result for gradients, so that ``stop_gradient`` can go too. What was done is a
-        Report in ``rewrites``; the result of a graph that is as good as can be is that
-        graph. Raises ArgumentError for a name that is no pass.
+        will request gradients of the result, so that ``stop_gradient`` can go too. The rewrites are
+        a Report in ``rewrites``; a graph that cannot be improved is returned
+        itself. Raises ArgumentError for a name that is no pass.
 
         >>> graph = ef.capture.trace(lambda x: ef.log(1 + x), ef.TensorSpec((3,), "float32"))
         >>> graph.optimized().nodes[0].op.name, graph.optimized("exact") is graph
@@ -374,7 +374,7 @@ class Graph:
         """The plan by which the graph runs on the current device.
 
         ``numerics`` is ``"fast"`` or ``"exact"``; ``sizes`` gives the graph's named dimensions.
-        Raises ShapeError where one is missing.
+        Raises ShapeError if one is missing.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("n",), "float32"))
         >>> graph.plan(sizes={"n": 3})
@@ -392,21 +392,21 @@ class Graph:
         state: Mapping[str, Any] | None = None,
         decoder: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save the graph, with the values that its Variables have now, as one safetensors file.
+        """Save the graph, with the current values of its Variables, as one safetensors file.
 
-        ``path`` is a file name; a file that is there is replaced when the new one is complete, so
+        ``path`` is a file name; an existing file is replaced when the new one is complete, so
         that nothing is lost if the process dies or the disk is full. ``gradients`` are targets and
         sources as for ``graph.gradient``, whose larger graph is then saved. ``examples`` are
-        inputs, each a mapping of names to arrays, which are kept with the outputs that they give
-        now: a server runs them before it answers with the graph (default: those of its own file).
+        inputs, each a mapping of names to arrays, which are stored with their current
+        outputs: a server runs them before it answers with the graph (default: those of its file).
         ``signatures`` names choices of outputs for ``graph.signature`` and for clients of a
-        server: lists of names of values, or mappings of new names to them; likewise kept.
+        server: lists of names of values, or mappings of new names to them; stored likewise.
         ``state`` maps inputs to the outputs that give their values for the next call, or to such
-        an output and the array of one row that a sequence begins with (default: zeros); a server
+        an output and the initial array of one row (default: zeros); a server
         keeps them between the requests of a sequence. ``decoder`` names the ``tokens`` among the
         inputs and the ``logits`` among the outputs of a graph that generates, and how many tokens
-        its ``context`` has. The same program gives the same bytes. Raises FileFormatError for what
-        cannot be saved or written, ArgumentError, ShapeError or DTypeError for examples and state
+        its ``context`` has. The same program gives the same bytes. Raises FileFormatError for a
+        graph that cannot be saved, ArgumentError, ShapeError or DTypeError for examples and state
         that do not fit.
 
         >>> w = ef.Variable([2.0, 3.0], name="w")
@@ -421,7 +421,7 @@ class Graph:
         _TOOLS["save"](self, path, gradients=gradients, **kept)
 
     def _repr_html_(self) -> str:
-        """The picture, and the listing below it, for a cell of a notebook."""
+        """The picture, and the listing below it, for a notebook cell."""
         return _TOOLS["_repr_html_"](self)
 
     def __str__(self) -> str:

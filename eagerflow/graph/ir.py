@@ -1,4 +1,4 @@
-"""Values and Nodes: what graphs consist of, in single-assignment form."""
+"""Values and Nodes: the elements of graphs, in single-assignment form."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Value:
         self.owner = owner  # the trace that it belongs to
         self.node = node
         self.index = index
-        self.constant = constant  # a Tensor, where the value is known
-        self.device = device  # where it has to be, if that was said
+        self.constant = constant  # a Tensor, if the value is known
+        self.device = device  # its device, if given
 
     @property
     def size(self) -> Any:
@@ -56,7 +56,7 @@ class Value:
         return TensorSpec(self.shape, self.dtype, self.name, self.device)
 
     def like(self, node: Node | None = None, name: str | None = None, shape: Any = None) -> Value:
-        """A value of its own, of this ``node``, with the same facts but for those given."""
+        """A new value, of this ``node``, with the same facts except those given."""
         return Value(
             self.name if name is None else name,
             self.shape if shape is None else shape,
@@ -69,14 +69,14 @@ class Value:
         )
 
     def refuse(self, how: str) -> NoReturn:
-        """Raise the error of code that wants the number behind this value."""
+        """Raise the error for code that needs the number behind this value."""
         if self.owner is None:
             raise CaptureError(f"{how} needs a number, and {self.name} is a value of a graph")
         error: CaptureError = self.owner.refusal(self, how)
         raise error
 
     def hashed(self) -> None:
-        """Raise the error of code that uses an argument of a trace as a key."""
+        """Raise the error for code that uses an argument of a trace as a key."""
         if self.owner is not None and self.node is None and self.constant is None:
             self.owner.refuse_key(self)
 
@@ -88,8 +88,8 @@ class Node:
     """One call of an op in a graph.
 
     ``inputs`` are Values, Python numbers, and None for arguments left out; ``origin`` is the
-    place in the user's code, a Source or a code object with an instruction in it; ``device`` is
-    where the node has to run, if that was said.
+    place in the user's code, a Source or a code object with an instruction offset; ``device`` is
+    the device of the node, if given.
     """
 
     __slots__ = ("attributes", "device", "inputs", "name", "op", "origin", "outputs")
@@ -113,12 +113,12 @@ class Node:
 
     @property
     def source(self) -> Source | None:
-        """The user's file, line and function that this call comes from, where that is known."""
+        """The user's file, line and function of this call, if known."""
         return None if self.origin is None else source_of(self.origin)
 
     @property
     def place(self) -> str:
-        """``file:line in function``, as errors say it; empty where it is not known."""
+        """``file:line in function``, as in errors; empty if not known."""
         return "" if self.origin is None else place_of(self.origin)
 
     def values(self) -> Iterator[Value]:
@@ -132,7 +132,7 @@ class Node:
         name: str | None = None,
         shapes: Sequence[Any] | None = None,
     ) -> Node:
-        """A node with the same facts but for those given, and with results of its own."""
+        """A node with the same facts except those given, and with new results."""
         made = Node(
             self.op,
             self.inputs if inputs is None else inputs,
@@ -162,7 +162,7 @@ class Node:
 
 
 def source_of(origin: Any) -> Source:
-    """The Source that an origin is, or that a code object and an instruction in it stand for."""
+    """An origin as a Source, looked up if it is a code object and an instruction."""
     if isinstance(origin[0], str):
         return origin  # type: ignore[no-any-return]
     code, instruction = origin
@@ -173,12 +173,12 @@ def source_of(origin: Any) -> Source:
 
 
 def place_of(origin: Any) -> str:
-    """An origin as errors say it."""
+    """An origin as text, as in errors."""
     return "{}:{} in {}".format(*source_of(origin))
 
 
 class Cell:
-    """A Variable of a graph: its value on entry, and the one that it is to have afterwards."""
+    """A Variable of a graph: its value on entry, and the value assigned to it, if any."""
 
     __slots__ = ("assigned", "name", "value", "variable")
 
@@ -189,7 +189,7 @@ class Cell:
         self.assigned: Value | None = None
 
     def replaced(self, new: Mapping[Value, Value]) -> Cell:
-        """The cell with ``new`` values in place of its own; itself where nothing changes."""
+        """The cell with ``new`` values in place of its own; itself if nothing changes."""
         assigned = self.assigned
         if self.value not in new and assigned not in new:
             return self
@@ -207,7 +207,7 @@ class Values(tuple[Value, ...]):
     names: tuple[str, ...]
 
     def __new__(cls, values: Iterable[Value], names: Iterable[str] | None = None) -> Values:
-        """The values, named as they are or otherwise."""
+        """The values, with their own names or those given."""
         made = super().__new__(cls, values)
         made.names = tuple(v.name for v in made) if names is None else tuple(names)
         return made
@@ -222,7 +222,7 @@ class Values(tuple[Value, ...]):
         return super().__getitem__(key)
 
     def replaced(self, new: Mapping[Value, Value], names: Iterable[str] | None = None) -> Values:
-        """These values with ``new`` ones in place of some, under the same names or others."""
+        """These values with some replaced by ``new`` ones, under the same names or those given."""
         return Values([new.get(v, v) for v in self], self.names if names is None else names)
 
     def __reduce__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Names in graphs: values by their names, and names that are still free."""
+"""Names in graphs: values by their names, and unused names."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.walk import all_values
 
-_SHOWN = 8  # names in an error
+_SHOWN = 8  # number of names in an error
 _HINTS = 3
 
 
 def tuple_of(names: Sequence[str]) -> str:
-    """A tuple of what goes by these names, as a program writes it."""
+    """The names as a tuple in program text."""
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
 
 
 class FreeNames:
-    """Names that are taken, and new ones: ``base``, ``base_1``, ``base_2`` ..."""
+    """Used names, and new ones: ``base``, ``base_1``, ``base_2`` ..."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._numbers = dict.fromkeys(taken, 0)  # the last number tried behind each name
+        self._numbers = dict.fromkeys(taken, 0)  # the last number tried for each name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._numbers)
 
     def take(self, base: str) -> str:
-        """``base``, or the first of ``base_1``, ``base_2`` ... that is free, taken from now on."""
+        """``base``, or the first unused one of ``base_1``, ``base_2`` ..., which becomes used."""
         numbers = self._numbers
         number = numbers.get(base)
         if number is None:
@@ -50,8 +50,8 @@ class FreeNames:
 def values_by_name(graph: Graph, inputs_first: bool = False) -> dict[str, Value]:
     """All values of a graph by name; inputs and outputs by the names that they have there.
 
-    Where an input and an output have one name, it is the output's, or with ``inputs_first`` the
-    input's. ``<variable>/assign`` is what a Variable is to have.
+    If an input and an output share a name, it is the output's, or with ``inputs_first`` the
+    input's. ``<variable>/assign`` is the value assigned to a Variable.
     """
     ends = (graph.inputs, graph.outputs) if inputs_first else (graph.outputs, graph.inputs)
     found: dict[str, Value] = {}
@@ -68,7 +68,7 @@ def values_by_name(graph: Graph, inputs_first: bool = False) -> dict[str, Value]
 
 
 def find_value(graph: Graph, name: Any, inputs_first: bool = False) -> Value:
-    """The value of this name; SessionError, with names that look alike, where there is none."""
+    """The value of this name; SessionError, with similar names, if there is none."""
     known = values_by_name(graph, inputs_first)
     found = known.get(str(name))
     if found is not None:

@@ -1,9 +1,9 @@
 """Pictures of graphs without any other program: boxes in layers, as SVG or through matplotlib.
 
-Boxes stand below what they read. K. Sugiyama, S. Tagawa, M. Toda, Methods for visual understanding
+Boxes are below their operands. K. Sugiyama, S. Tagawa, M. Toda, Methods for visual understanding
 of hierarchical system structures, IEEE Transactions on Systems, Man and Cybernetics 11 (1981):
-layers by longest paths, order within them by barycentres, then places. The places are those
-nearest to the neighbours' that keep the order: an isotonic regression.
+layers by longest paths, order within them by barycentres, then coordinates: those
+closest to the neighbours that keep the order, an isotonic regression.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = {  # of boxes: fill and border
     "group": ("#d5e3f7", "#24508f"),
     "output": ("#f6e1ea", "#a8326b"),
 }
-_HUES = {  # of boxes on a page whose colours are not ours: seen on light and dark paper
+_HUES = {  # of boxes on a page with foreign colours: for light and dark backgrounds
     "input": "#4c9a4a",
     "variable": "#c08418",
     "constant": "#888888",
@@ -44,11 +44,11 @@ _SWEEPS = 6
 
 @dataclass(eq=False)
 class Box:
-    """A rectangle of the picture, or, without a kind, a point that a long edge passes."""
+    """A rectangle of the picture, or, without a kind, a point on a long edge."""
 
     kind: str
     lines: list[str] = field(default_factory=list)
-    story: str = ""  # what is shown where the mouse rests
+    story: str = ""  # tooltip
     layer: int = 0
     width: float = 0.0
     height: float = 0.0
@@ -69,9 +69,9 @@ class Edge:
 
 
 class Picture:
-    """Boxes and edges of a graph in their places; what is more than ``limit`` is collapsed.
+    """Boxes and edges of a graph with coordinates; collapsed to at most ``limit``.
 
-    Scopes are collapsed, the innermost ones first; where that does not do, neighbours are.
+    Scopes are collapsed, the innermost ones first; if that is not enough, neighbours are.
     """
 
     def __init__(self, graph: Graph, limit: int) -> None:
@@ -86,7 +86,7 @@ class Picture:
         self.width = max((b.x + b.width / 2 for b in self.boxes), default=0.0) + _MARGIN
         self.height = max((b.y + b.height for b in self.boxes), default=0.0) + _MARGIN
 
-    # What is in the picture ------------------------------------------------------------------
+    # Contents --------------------------------------------------------------------------------
 
     def _fill(self, graph: Graph, limit: int) -> None:
         groups = _groups(graph, limit)
@@ -116,7 +116,7 @@ class Picture:
             box.height = len(box.lines) * _LINE + 8
 
     def _entries(self, graph: Graph, box_of: dict[Node, Box], limit: int) -> dict[Value, Box]:
-        """The boxes of inputs, Variables and constants; those of one group alone are in it."""
+        """The boxes of inputs, Variables and constants; those used by one group only are in it."""
         readers: dict[Value, set[Box]] = {}
         for node in graph.nodes:
             for value in node.values():
@@ -156,20 +156,20 @@ class Picture:
         if label not in edge.labels:
             edge.labels.append(label)
 
-    # Where it is -----------------------------------------------------------------------------
+    # Layout ----------------------------------------------------------------------------------
 
     def _layered(self) -> list[list[Box]]:
-        """Boxes by layer, with points in between where an edge passes other layers."""
+        """Boxes by layer, with points in between where an edge crosses other layers."""
         order = {box: i for i, box in enumerate(self.boxes)}
         forward: dict[Box, list[Box]] = {}
         for edge in self.edges:
-            if order[edge.start] < order[edge.end]:  # a collapsed scope may also read what is later
+            if order[edge.start] < order[edge.end]:  # a collapsed scope may also read later values
                 forward.setdefault(edge.start, []).append(edge.end)
         for box in self.boxes:
             for other in forward.get(box, ()):
                 other.layer = max(other.layer, box.layer + 1)
         below = {other for others in forward.values() for other in others}
-        for box in self.boxes:  # what reads nothing stands just above its first reader
+        for box in self.boxes:  # a box without operands is just above its first reader
             if box in forward and box not in below:
                 box.layer = min(other.layer for other in forward[box]) - 1
         layers: list[list[Box]] = [
@@ -196,7 +196,7 @@ class Picture:
         edge.path = path if upper is edge.start else path[::-1]
 
     def _ordered(self) -> None:
-        """Few crossings: each box near the mean position of what it is joined to."""
+        """Reduce crossings: each box near the mean position of its neighbours."""
         position = {box: float(i) for layer in self.layers for i, box in enumerate(layer)}
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
@@ -234,10 +234,10 @@ class Picture:
             for box in layer:
                 box.x += _MARGIN - left
 
-    # What it looks like ----------------------------------------------------------------------
+    # Drawing ---------------------------------------------------------------------------------
 
     def curves(self) -> Iterator[tuple[Edge, list[tuple[float, float]]]]:
-        """Each edge with its points: a start, and for each piece two handles and an end."""
+        """Each edge with its points: a start, and for each piece two control points and an end."""
         for edge in self.edges:
             downward = edge.start.layer < edge.end.layer
             at = (edge.start.x, edge.start.y + (edge.start.height if downward else 0.0))
@@ -251,9 +251,9 @@ class Picture:
             yield edge, points
 
     def svg(self, on_page: bool = False) -> str:
-        """The picture as SVG text, which needs nothing from outside.
+        """The picture as self-contained SVG text.
 
-        It has white paper of its own, or, ``on_page``, the colours of the page that it is on.
+        It has a white background of its own, or, with ``on_page``, the colours of the page.
         """
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:.0f}" '
@@ -269,7 +269,7 @@ class Picture:
             numbers = [f"{x:.1f},{y:.1f}" for x, y in points]
             pieces = " ".join("C" + " ".join(numbers[i : i + 3]) for i in range(1, len(points), 3))
             (x, y), side = points[-1], 6 if edge.start.layer < edge.end.layer else -6
-            # The head is drawn here: a marker has a name, and a page may hold many pictures.
+            # The head is drawn here: a marker needs a name, and a page may hold many pictures.
             parts.append(
                 f"<g><title>{_story(edge.labels)}</title>"
                 f'<path d="M{numbers[0]} {pieces}" fill="none" stroke="{grey}" stroke-width="1"/>'
@@ -322,7 +322,7 @@ class Picture:
                 )
 
 
-# Words -------------------------------------------------------------------------------------------
+# Text --------------------------------------------------------------------------------------------
 
 
 def _story(lines: Sequence[str]) -> str:
@@ -352,7 +352,7 @@ def _box_svg(box: Box, on_page: bool) -> Iterator[str]:
         corner = 14
     dashes = _dashes(box.kind)[1]
     yield f"<g><title>{escape(box.story or box.lines[0])}</title>"
-    if box.kind == "group":  # stands for several, and looks like it
+    if box.kind == "group":  # stands for several nodes, and is drawn that way
         yield (
             f'<rect x="{left + 3:.1f}" y="{box.y + 3:.1f}" width="{box.width:.1f}" '
             f'height="{box.height:.1f}" rx="3" {colours}/>'
@@ -369,7 +369,7 @@ def _box_svg(box: Box, on_page: bool) -> Iterator[str]:
     yield "</g>"
 
 
-# What belongs together ---------------------------------------------------------------------------
+# Grouping ----------------------------------------------------------------------------------------
 
 
 def _node_box(key: Any, nodes: list[Node]) -> Box:
@@ -384,7 +384,7 @@ def _node_box(key: Any, nodes: list[Node]) -> Box:
 
 
 def _groups(graph: Graph, limit: int) -> list[Any]:
-    """For each node the node itself, or the name or number of the group that it is shown in."""
+    """For each node the node itself, or the name or number of its group."""
     scopes = [tuple(node.scope.split("/")) if node.scope else () for node in graph.nodes]
     keys: list[Any] = list(graph.nodes)
     depth = min(max(map(len, scopes), default=0), 16)
@@ -402,15 +402,15 @@ def _groups(graph: Graph, limit: int) -> list[Any]:
 
 
 def _apart(wanted: Iterable[float], layer: Sequence[Box]) -> list[float]:
-    """The middles nearest to those wanted, in the least squares, at which boxes do not overlap."""
+    """The closest centres to those wanted, in least squares, without overlap of boxes."""
     starts: list[float] = []
     at = 0.0
     for box in layer:
         starts.append(at + box.width / 2)
         at += box.width + _GAP_X
-    blocks: list[tuple[float, float, int]] = []  # sum of wishes, weight, number of boxes
+    blocks: list[tuple[float, float, int]] = []  # sum of wanted centres, weight, number of boxes
     for x, start, box in zip(wanted, starts, layer, strict=True):
-        weight = 1.0 if box.kind else 4.0  # long edges had better be straight
+        weight = 1.0 if box.kind else 4.0  # prefer straight long edges
         total, count = (x - start) * weight, 1
         while blocks and blocks[-1][0] / blocks[-1][1] > total / weight:
             before = blocks.pop()

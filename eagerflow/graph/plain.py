@@ -1,4 +1,4 @@
-"""Plain values, sizes and nests as JSON, and back: what saved graphs hold besides tensors.
+"""Plain values, sizes and nests as JSON, and back: the data of saved graphs besides tensors.
 
 ===================  ==================================================
 Python               JSON
@@ -36,7 +36,7 @@ from eagerflow.spec import MAX_RANK
 from eagerflow.tree import Structure
 
 MAX_BITS = 1024  # of an integer: no float is larger
-MAX_TERMS = 256  # of sizes when multiplied out, so that no shape explodes
+MAX_TERMS = 256  # of a multiplied size, to bound the work
 
 Number = Callable[[Graph], int]
 Find = Callable[[int], Graph]
@@ -46,7 +46,7 @@ Find = Callable[[int], Graph]
 
 
 def encode_plain(value: Any, number: Number, depth: int = 0) -> Any:
-    """A plain value in the form that JSON holds; ``number`` says which graph of the file one is.
+    """A plain value as JSON data; ``number`` gives the index of a graph in the file.
 
     Raises FileFormatError for values that are not plain.
     """
@@ -79,7 +79,7 @@ def encode_plain(value: Any, number: Number, depth: int = 0) -> Any:
         return {"graph": number(value)}
     if isinstance(value, np.generic) and type(value.item()) in (bool, int, float, complex):
         return encode_plain(value.item(), number, depth)
-    if hasattr(cls, "not_saved"):  # a class that says why
+    if hasattr(cls, "not_saved"):  # a class with a reason of its own
         fail(cls.not_saved, hint=cls.hint)
     fail(
         f"a {cls.__name__} cannot be saved in a graph",
@@ -107,7 +107,7 @@ def _encode_dim(dim: Any, depth: int = 0) -> Any:
 
 
 def encode_shape(shape: tuple[Any, ...]) -> list[Any]:
-    """A shape in the form that JSON holds."""
+    """A shape as JSON data."""
     _bounded_terms(shape)
     return [_encode_dim(size) for size in shape]
 
@@ -126,10 +126,10 @@ def _bounded_terms(shape: Any) -> None:
 
 
 def encode_structure(structure: Structure | None, number: Number, depth: int = 0) -> Any:
-    """A nest in the form that JSON holds: null for none, ``"*"`` for a leaf.
+    """A nest as JSON data: null for none, ``"*"`` for a leaf.
 
     Objects of classes made from tuples, lists and dicts, such as named tuples, become plain ones,
-    since classes are code; other classes are refused with FileFormatError.
+    since classes are code; other classes raise FileFormatError.
     """
     if structure is None:
         return None
@@ -172,7 +172,7 @@ def _is_key(key: Any) -> bool:
 
 
 def decode_plain(data: Any, find: Find, depth: int = 0) -> Any:
-    """The value that JSON stands for; FileFormatError where it stands for none."""
+    """The value of JSON data; FileFormatError if there is none."""
     cls = type(data)
     if cls is str or cls is bool or data is None or cls is float:
         return data
@@ -207,7 +207,7 @@ def decode_plain(data: Any, find: Find, depth: int = 0) -> Any:
 
 
 def _only(data: Any) -> tuple[str, Any]:
-    """Key and value of a dict that has one."""
+    """Key and value of a dict with one item."""
     if type(data) is not dict or len(data) != 1:
         fail(f"{short_repr(data)} stands for no value")
     ((kind, inner),) = data.items()
@@ -251,7 +251,7 @@ def _decode_atom(atom: Any, depth: int) -> Any:
 
 
 def decode_shape(data: Any) -> tuple[Any, ...]:
-    """The shape that JSON stands for."""
+    """The shape of JSON data."""
     if type(data) is not list or len(data) > MAX_RANK:
         fail(f"{short_repr(data)} stands for no shape", expected=f"at most {MAX_RANK} sizes")
     shape = tuple([_decode_dim(size) for size in data])
@@ -270,7 +270,7 @@ _KINDS: Mapping[str, type] = {
 
 
 def decode_structure(data: Any, find: Find, depth: int = 0) -> Structure | None:
-    """The nest that JSON stands for."""
+    """The nest of JSON data."""
     if data is None and depth == 0:
         return None
     if data == "*":

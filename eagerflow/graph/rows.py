@@ -1,7 +1,7 @@
-"""Whether the rows of a graph are computed apart, so that calls can be joined along them.
+"""Whether the rows of a graph are independent, so that calls can be batched along them.
 
-``split`` says of each op along which axes its work may be cut. Followed from the inputs to the
-outputs, it proves that row ``i`` of every result depends on row ``i`` of the inputs alone.
+``split`` of each op states along which axes its work may be divided. Followed from the inputs
+to the outputs, it proves that row ``i`` of every result depends only on row ``i`` of the inputs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from eagerflow.op import Missing
 
 __all__ = ["mixing"]
 
-_SHAPES = ("broadcast_to", "reshape")  # whose attribute is the shape itself
+_SHAPES = ("broadcast_to", "reshape")  # ops with the shape itself as an attribute
 
 
 def mixing(graph: Graph, size: str) -> str | None:
     """Why rows may depend on each other along the dimension of this name; None if they do not.
 
-    The inputs whose first size it is have rows; all else is the same for every row.
+    The inputs with this first size have rows; everything else is the same for every row.
 
     >>> rows = ef.TensorSpec(("batch", 3), "float32")
     >>> from eagerflow.graph.rows import mixing
@@ -32,7 +32,7 @@ def mixing(graph: Graph, size: str) -> str | None:
     rows = Dim(size)
     axes: dict[Value, int | str] = {
         v: 0 for v in graph.inputs if v.shape and v.shape[0] == rows
-    }  # or why a value has something of several rows
+    }  # or the reason why a value mixes rows
     for node in graph.nodes:
         axis = _axis_after(node, axes, rows)
         if axis is not None:
@@ -46,7 +46,7 @@ def mixing(graph: Graph, size: str) -> str | None:
 
 
 def _axis_after(node: Node, axes: dict[Value, int | str], rows: Dim) -> int | str | None:
-    """The axis of the rows in a node's results, None if there is none; why, if they are mixed."""
+    """The axis of the rows in a node's results, None if there is none; a reason if mixed."""
     own = [axes.get(x) if type(x) is Value else None for x in node.inputs]
     if node.op.fills or all(axis is None for axis in own):
         return _axis_made(node, rows)
@@ -60,18 +60,18 @@ def _axis_after(node: Node, axes: dict[Value, int | str], rows: Dim) -> int | st
 
 
 def _axis_of_shape(node: Node, own: Any, rows: Dim) -> int | None:
-    """The axis of the rows after another shape was given to what has them along ``own``."""
+    """The axis of the rows after a change of shape; ``own`` is the axis before."""
     before, after = node.inputs[0].shape, node.outputs[0].shape
     if node.op.name == "broadcast_to":
         return int(len(after) - len(before) + own)
-    # The order of the numbers stays: rows are rows where all axes before them are single.
+    # Elements keep their order: rows stay rows if all axes before them have size 1.
     at = next((i for i, n in enumerate(after) if n != 1), 0)
     apart = all(n == 1 for n in before[:own])
     return at if apart and after and after[at] == rows else None
 
 
 def _axis_cut(node: Node, own: list[Any]) -> int | None:
-    """The axis of the rows in the result of an op that can be cut along them."""
+    """The axis of the rows in the result of an op that can be divided along them."""
     if isinstance(node.op.split, Missing):
         return None
     specs = [x.spec if type(x) is Value else x for x in node.inputs]
@@ -83,7 +83,7 @@ def _axis_cut(node: Node, own: list[Any]) -> int | None:
 
 
 def _axis_made(node: Node, rows: Dim) -> int | str | None:
-    """The axis of the rows in what is made of nothing that has rows: all are the same there."""
+    """The axis of the rows in a result without row operands: all of its rows are the same."""
     (made, *_) = node.outputs
     if not any(_counts(rows, n) for v in node.outputs for n in v.shape):
         return None
@@ -98,7 +98,7 @@ def _counts(rows: Dim, size: Any) -> bool:
 
 
 def _words(size: Any) -> set[str]:
-    """The names in a size, those within quotients too."""
+    """The names in a size, including those in quotients."""
     return set("".join(c if c.isalnum() or c == "_" else " " for c in str(size)).split())
 
 

@@ -1,4 +1,4 @@
-"""Running a graph op by op: the plainest way, which any recorder can watch."""
+"""Running a graph op by op, so that any recorder can watch it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eagerflow.tensor import Tensor
 
 
 class _Program(NamedTuple):
-    """A graph in the form in which it is interpreted: values have numbers, the given ones first."""
+    """A graph prepared for interpretation: values have numbers, entries first."""
 
     steps: list[tuple[Any, ...]]
     constants: list[Tensor]
@@ -38,7 +38,7 @@ def _program(graph: Graph) -> _Program:
     numbers = {v: i for i, v in enumerate((*graph.all_inputs(), *constants))}
     steps = []
     for node in graph.nodes:
-        # A negative number stands for a scalar, or for an argument that was left out.
+        # A negative number stands for a scalar, or for an omitted argument.
         args = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
         numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
         f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
@@ -51,10 +51,10 @@ def _program(graph: Graph) -> _Program:
 def interpret(
     graph: Graph, given: Sequence[Any], call: Callable[[Node, list[Any]], Any] | None = None
 ) -> list[Tensor]:
-    """What ``graph.all_outputs()`` are where ``given`` are what ``graph.all_inputs()`` are.
+    """The values of ``graph.all_outputs()`` for values of ``graph.all_inputs()``.
 
-    Each node is an op call like any other, on the device that it is pinned to, so tapes, traces
-    and vmap see it; ``call(node, args)`` takes the place of that call. Nothing is assigned, and an
+    Each node is an ordinary op call, on the device that it is pinned to, so tapes, traces
+    and vmap see it; ``call(node, args)`` replaces that call. Nothing is assigned, and an
     output may be one of ``given`` itself. Errors name the user's file and line of the node.
     """
     recorder = recorder_state()[1]
@@ -88,18 +88,18 @@ def _run(
 
 
 class _Following(ScopeGuard):
-    """A context in which a recorder is told to which lines the op calls belong."""
+    """A context that gives a recorder the source lines of op calls."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def release(self) -> None:
-        """Let calls belong to their own lines again."""
+        """Let the recorder find the lines of calls itself again."""
         self._recorder.follow(None)
 
 
 def evaluate(graph: Graph, given: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
-    """The outputs of a graph, and what its assigned Variables are to have; see ``interpret``."""
+    """The outputs of a graph, and the values assigned to Variables; see ``interpret``."""
     found = interpret(graph, given)
     count = len(graph.outputs)
     return found[:count], found[count:]

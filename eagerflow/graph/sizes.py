@@ -1,4 +1,4 @@
-"""Sizes of graphs: what named dimensions stand for in a call, and graphs with numbers for them."""
+"""Sizes of graphs: values of named dimensions in a call, and graphs with concrete sizes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import renewed
 
 _KEPT = 8
-"""For how many sets of sizes a body's concrete forms are kept."""
+"""The number of sets of sizes for which a body's concrete forms are cached."""
 
 
 LATE: set[str] = set()
-"""Ops some sizes of whose results only a run shows; modules add those of their own."""
+"""Ops with result sizes known only after a run; modules add their own."""
 
 
 class Sizes(dict[str, Any]):
-    """Sizes by name; a name that is not there stands for itself."""
+    """Sizes by name; a missing name stands for itself."""
 
     def __missing__(self, name: str) -> Dim:
         return Dim(name)
 
 
 def bind(sizes: MutableMapping[str, Any], said: tuple[Any, ...], came: tuple[Any, ...]) -> bool:
-    """Learn what names in the shape ``said`` stand for from the one that came; whether it fits."""
+    """Bind names in the shape ``said`` to the sizes in ``came``; False if they do not fit."""
     if len(said) != len(came):
         return False
     later = []
@@ -70,9 +70,9 @@ def has_names(graph: Graph) -> bool:
 def concrete(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
     """The same graph with numbers in place of named dimensions, also in attributes and bodies.
 
-    ``sizes`` gives the number of each name that occurs, or another size; in ``Sizes``, names that
-    are not there stay. Names, places and pins stay; a graph without named dimensions is returned
-    as it is. Raises ShapeError for a name without a size. The time is proportional to the number
+    ``sizes`` gives the number of each name that occurs, or another size; with ``Sizes``, missing
+    names stay. Names, places and pins stay; a graph without named dimensions is returned
+    unchanged. Raises ShapeError for a name without a size. The time is proportional to the number
     of nodes.
 
     >>> graph = ef.capture.trace(lambda x: x.sum(axis=0), ef.TensorSpec(("batch", 3), "float32"))
@@ -83,9 +83,9 @@ def concrete(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
 
 
 def with_sizes(item: Any, sizes: Sizes) -> Any:
-    """A size, a shape or an attribute with its sizes filled in, as far as they are known.
+    """A size, a shape or an attribute with known sizes filled in.
 
-    Graphs are made once for the same sizes.
+    Graphs are cached by sizes.
     """
     if not isinstance(item, Graph):
         return _Filling(sizes).item(item)
@@ -110,12 +110,12 @@ class _Filling:
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = sizes
-        # By identity: the graph holds the objects meanwhile, and equality of Dims takes long.
+        # By identity: the graph keeps the objects alive, and comparing Dims is slow.
         self.numbers: dict[int, int] = {}
         self.graphs: dict[int, Graph] = {}
 
     def item(self, item: Any) -> Any:
-        """A size, an attribute or a part of one, with numbers; itself where nothing changes."""
+        """A size, an attribute or a part of one, with numbers; itself if nothing changes."""
         cls = type(item)
         if cls is Dim:
             number = self.numbers.get(id(item))
@@ -133,7 +133,7 @@ class _Filling:
         return item
 
     def shape(self, shape: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A shape with numbers; itself where it has them already."""
+        """A shape with numbers; itself if it has them already."""
         numbers = self.numbers
         for size in shape:
             if size.__class__ is Dim:
@@ -149,7 +149,7 @@ class _Filling:
         return tuple(found)
 
     def node(self, node: Node, new: dict[Value, Value]) -> Node:
-        """The node for a node; itself where nothing changes."""
+        """The new node for a node; itself if nothing changes."""
         attributes = node.attributes
         for item in attributes.values():
             if item.__class__ not in _PLAIN and is_symbolic(item):
@@ -158,7 +158,7 @@ class _Filling:
         return renewed(node, new, attributes, shapes=[self.shape(v.shape) for v in node.outputs])
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph for a graph, which shares what does not change."""
+        """The new graph for a graph; unchanged parts are shared."""
         known = self.graphs.get(id(graph))
         if known is not None:
             return known

@@ -1,7 +1,7 @@
-"""State of a graph: inputs that get, in the next call, what outputs gave in the one before.
+"""State of a graph: inputs that receive the values of outputs of the previous call.
 
 A graph is pure, so its caller keeps its state: a server keeps one for each sequence of
-requests. Which inputs and outputs those are is declared here, and goes with the graph's file.
+requests. The pairs of inputs and outputs are declared here, and saved with the graph.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OP = "state"
 
 
 class Decoder(NamedTuple):
-    """Which input of a graph is the token, which output the logits of the next one.
+    """The input of a graph that is the token, and the output with the logits of the next one.
 
-    Tokens are integers (rows,), or (rows, length) where several can be given at once; logits are
-    (rows, vocabulary), or (rows, length, vocabulary). ``context`` is how many tokens a sequence
-    may have, None for any number.
+    Tokens are integers (rows,), or (rows, length) if several can be passed at once; logits are
+    (rows, vocabulary), or (rows, length, vocabulary). ``context`` is the maximum number of tokens
+    of a sequence, None for no limit.
     """
 
     tokens: str
@@ -36,10 +36,10 @@ class Decoder(NamedTuple):
 
 
 class State(NamedTuple):
-    """The output that each input of state gets its next value from, and what it begins with.
+    """The output that each state input gets its next value from, and initial values.
 
-    ``initial`` has a Tensor for each input that does not begin with zeros, without the axis of
-    rows where the input has one. ``decoder`` is there for graphs that generate sequences.
+    ``initial`` has a Tensor for each input with a nonzero initial value, without the axis of
+    rows if the input has one. ``decoder`` is set for graphs that generate sequences.
     """
 
     pairs: dict[str, str]
@@ -52,12 +52,12 @@ def declared(
     pairs: Mapping[str, Any],
     decoder: Mapping[str, Any] | Decoder | None = None,
 ) -> State:
-    """The state of a graph, once it is known to fit.
+    """The state of a graph, after a check that it fits.
 
-    ``pairs`` maps names of inputs to names of outputs, or to a name and the array that a sequence
-    begins with. ``decoder`` says ``tokens``, ``logits`` and, if there is one, ``context``. Raises
-    ArgumentError for names that there are not and those that come twice, DTypeError and ShapeError
-    for pairs that differ, for sizes that are free beside the rows, and for arrays that do not fit.
+    ``pairs`` maps names of inputs to names of outputs, or to a name and the initial array of a
+    sequence. ``decoder`` has ``tokens``, ``logits`` and optionally ``context``. Raises
+    ArgumentError for unknown and repeated names, DTypeError and ShapeError
+    for pairs that differ, for free sizes other than the rows, and for arrays that do not fit.
 
     >>> from eagerflow.graph.state import declared
     >>> row = ef.TensorSpec(("batch", 2), "float32")

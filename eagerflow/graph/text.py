@@ -1,4 +1,4 @@
-"""How a graph reads: the listing that ``print(graph)`` shows, and the words that it is made of.
+"""Text of graphs: the listing that ``print(graph)`` shows, and its parts.
 
     graph step(x: float32[batch, 3]):
       variables
@@ -11,7 +11,7 @@
 Return:
         output = dense/tanh
 
-Within a scope, results of its nodes are named without it, unless a value has the short name.
+Within a scope, results of its nodes are named without it, unless another value has that name.
 
 """
 
@@ -32,15 +32,15 @@ from eagerflow.graph.ir import Node, Source, Value
 from eagerflow.graph.walk import all_values, named_bodies, named_outputs
 from eagerflow.tensor import Tensor
 
-_MAX_SHOWN_ELEMENTS = 8  # of constants that are shown by value
+_MAX_SHOWN_ELEMENTS = 8  # constants up to this size are shown by value
 _MAX_LETTERS = 160  # of an attribute
-_COLUMN_WIDTHS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
+_COLUMN_WIDTHS = (28, 28, 48)  # wider cells do not shift the rest of their group
 _MAX_LEVELS = 64  # of tuples in attributes, as many as an op call can make
 _BYTE_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _SECOND_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
 
-# Words -------------------------------------------------------------------------------------------
+# Parts of the listing ----------------------------------------------------------------------------
 
 
 def type_text(value: Any) -> str:
@@ -49,12 +49,12 @@ def type_text(value: Any) -> str:
 
 
 def value_text(name: str, value: Value) -> str:
-    """A value under some name, with its type and the device that is said for it."""
+    """A value under some name, with its type and its device, if given."""
     place = "" if value.device is None else f" on {value.device}"
     return f"{name}: {type_text(value)}{place}"
 
 
-@cache  # NumPy takes as long for a name as all the rest of a line does
+@cache  # NumPy's name lookup takes as long as the rest of a line
 def _dtype_name(dtype: Any) -> str:
     return str(dtype.name)
 
@@ -116,7 +116,7 @@ def line_text(node: Node, source: Source | None = None) -> str:
 
 
 def constant_text(value: Value) -> str:
-    """The numbers of a small constant, or what there is instead."""
+    """The numbers of a small constant, or a short description."""
     size = value.size
     if not isinstance(size, int) or size > _MAX_SHOWN_ELEMENTS:
         return "..."
@@ -165,8 +165,8 @@ def short_name(node: Node) -> str:
 
 
 def line_name(source: Source) -> str:
-    """File and line in a few letters: ``train.py:12``."""
-    file = source[0].replace("\\", "/").rpartition("/")[2]  # also one that was written elsewhere
+    """File and line in short form: ``train.py:12``."""
+    file = source[0].replace("\\", "/").rpartition("/")[2]  # also for files of other systems
     return f"{file}:{source[1]}"
 
 
@@ -189,7 +189,7 @@ class _Row(NamedTuple):
 def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
     """See ``Graph.text``."""
     written: list[str] = []
-    # What is still to be written, the next one last: nothing calls itself, however deep.
+    # A stack of items to write, the next one last: not recursive, whatever the depth.
     todo: list[tuple[str, Iterator[str | tuple[str, str, Graph]]]] = [
         ("", _listing(self, "graph", lines, types))
     ]
@@ -210,7 +210,7 @@ def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
 def _listing(
     graph: Graph, label: str, lines: bool, types: bool
 ) -> Iterator[str | tuple[str, str, Graph]]:
-    """The lines of a graph, and in their places what is nested: indent, label and graph."""
+    """The lines of a graph, interleaved with nested graphs: indent, label and graph."""
     yield from _head(graph, label)
     constants = graph.constants
     yield from _known(graph, constants)
@@ -277,7 +277,7 @@ def _row(
     where = ""
     if lines and node.origin is not None:
         where = places.get(node.origin, "")
-        if not where:  # to look for the line of an instruction takes time
+        if not where:  # looking up the line of an instruction takes time
             source = node.source
             where = places[node.origin] = line_name(source) if source else ""
     return _Row(
@@ -290,7 +290,7 @@ def _row(
 
 
 def _aligned(rows: list[_Row]) -> Iterator[str]:
-    """The rows of one group, with types, calls and lines below each other."""
+    """The rows of one group, with types, calls and lines in columns."""
     widths = [
         max((len(words) for words in column if len(words) <= widest), default=0)
         for column, widest in zip(
@@ -307,7 +307,7 @@ def _ends(graph: Graph) -> Iterator[str]:
     titled: dict[str, list[tuple[str, str]]] = {"return": [], "assign": []}
     for title, name, value in named_outputs(graph):
         titled[title].append((name, value.name))
-    for i, leaf in enumerate(graph.results):  # what is returned besides tensors
+    for i, leaf in enumerate(graph.results):  # results other than tensors
         if type(leaf) is not Value:
             titled["return"].append((f"result {i}", _cut(short_repr(leaf))))
     for title, pairs in titled.items():

@@ -1,4 +1,4 @@
-"""Walks over graphs: the bodies that nodes hold, all values, and which nodes some values need."""
+"""Walks over graphs: the bodies of nodes, all values, and the nodes needed for values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_bodies(attributes: dict[str, Any], change: Callable[[Graph], Graph]) ->
 
 
 def is_closed(node: Node) -> bool:
-    """Whether a node is computed as a whole, so that nothing may change the bodies in it."""
+    """Whether a node is computed as a whole, so that its bodies must not be changed."""
     return node.attributes.get("compiled") is True
 
 
@@ -65,8 +65,8 @@ def inside_out(
 ) -> Graph:
     """``change`` applied to the bodies in a graph, innermost first, and then to the graph.
 
-    ``change`` takes a graph and what stands for the bodies in it by now, by their ids. Those of
-    ``closed`` nodes are looked at, or left alone.
+    ``change`` takes a graph and the replacements of bodies so far, by id. Bodies of
+    ``closed`` nodes are included, or skipped.
     """
     bodies: dict[int, Graph] = {}
     done: set[int] = set()
@@ -85,7 +85,7 @@ def inside_out(
 
 
 def nodes_within(*graphs: Graph) -> Iterator[Node]:
-    """The nodes of some graphs and of all bodies in them."""
+    """The nodes of some graphs and of all their bodies."""
     waiting = list(graphs)
     while waiting:
         for node in waiting.pop().nodes:
@@ -94,7 +94,7 @@ def nodes_within(*graphs: Graph) -> Iterator[Node]:
 
 
 def all_values(graph: Graph) -> Iterator[Value]:
-    """Every value of a graph: what is given, constants, and what nodes make."""
+    """Every value of a graph: entries, constants, and results of nodes."""
     yield from graph.all_inputs()
     yield from graph.constants
     for node in graph.nodes:
@@ -102,7 +102,7 @@ def all_values(graph: Graph) -> Iterator[Value]:
 
 
 def named_inputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
-    """What a graph reads: ``input``, ``variable`` or ``constant``, the name, and the value."""
+    """The values that a graph reads: ``input``, ``variable`` or ``constant``, name, and value."""
     for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
         yield "input", name, value
     for cell in graph.cells:
@@ -112,7 +112,7 @@ def named_inputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
 
 
 def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
-    """What a graph computes: ``return`` or ``assign``, the name, and the value."""
+    """The values that a graph computes: ``return`` or ``assign``, the name, and the value."""
     for name, value in zip(graph.outputs.names, graph.outputs, strict=True):
         yield "return", name, value
     for cell in graph.cells:
@@ -121,13 +121,13 @@ def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
 
 
 def returned(graph: Graph) -> Values:
-    """The outputs that are in the nest of the result; others, handed out aside, follow them."""
+    """The outputs in the nest of the result; tapped outputs follow them."""
     count = sum(type(x) is Value for x in graph.results)
     return Values(graph.outputs[:count], graph.outputs.names[:count])
 
 
 def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
-    """Those of some nodes, in their order, that these values are computed by."""
+    """The nodes needed to compute these values, in order."""
     waiting: set[Any] = set(values)
     found = []
     for node in reversed(nodes):
@@ -138,12 +138,12 @@ def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
 
 
 def as_inputs(values: Iterable[Value]) -> dict[Value, Value]:
-    """Values that no node makes, for those that one makes and that a graph is to be given."""
+    """New values without nodes, to replace results that become inputs of a graph."""
     return {v: v.like() for v in values if v.node is not None}
 
 
 def substituted(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
-    """The nodes, made anew where they read what ``new`` has a substitute for; it learns results."""
+    """The nodes with ``new`` values substituted in their inputs; adds new results to ``new``."""
     return [renewed(node, new) for node in nodes]
 
 
@@ -154,9 +154,9 @@ def renewed(
     name: str | None = None,
     shapes: Sequence[Shape] | None = None,
 ) -> Node:
-    """The node with ``new`` values among its inputs, and with other facts, where these are given.
+    """The node with ``new`` values among its inputs, and with the other facts given.
 
-    It is the same node where nothing changes; else ``new`` learns its results.
+    It is the same node if nothing changes; else its results are added to ``new``.
     """
     inputs = node.inputs
     for x in inputs:

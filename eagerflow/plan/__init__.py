@@ -1,4 +1,4 @@
-"""Plans: graphs made ready for given shapes, as straight-line programs over arrays."""
+"""Plans: graphs compiled for given shapes, as straight-line programs over arrays."""
 
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.timed import PLANS

@@ -1,9 +1,9 @@
-"""Which steps of a segment go through their rows together, as chains of one job.
+"""Chains: steps of a segment that go through their rows together in one job.
 
-A chain begins with a product or with what makes its rows. Steps join it whose rows depend on the
-same rows alone of what its others read and write; what stands between them may wait until the
-chain is done, as long as it works on other memory. Arrays are compared as they lie in memory: the
-buffers of a plan are the same in each run, and what else a segment writes belongs to it alone.
+A chain begins with a product or with the step that computes its rows. A step joins it if its rows
+depend only on the same rows of the arrays of the other steps; steps in between are postponed to
+the end of the chain, if they work on other memory. Arrays are compared by memory range: the
+buffers of a plan are the same in each run, and other results of a segment are its own.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from eagerflow.codegen.llvm.chains import Access, Member, height_of
 
 MIN_PASSED_BYTES = 1 << 23
-"""Of what a product reads or makes, from which a chain pays: less stays in the last cache anyway,
-where a product is quicker that may be cut along its columns too."""
+"""Bytes of a product's operand or result from which a chain pays: less stays in the last-level
+cache anyway, where a product that may also be divided along its columns is faster."""
 MAX_STEPS = 8  # of a chain
-MAX_WAITING = 3  # steps that are done after a chain though they stand before its end
+MAX_WAITING = 3  # steps postponed to the end of a chain
 
 Arrays = Sequence[Any]
 
 
 class Chain(NamedTuple):
-    """Numbers of steps, and how they take part; without ``members`` it is one step alone."""
+    """Indices of steps, and their parts in the chain; without ``members`` a single step."""
 
     steps: list[int]
     members: list[Member]
 
 
 class _Touched(NamedTuple):
-    """The memory from ``start`` to ``end`` that a step reads or writes, and how; see Access."""
+    """The memory range from ``start`` to ``end`` that a step accesses; see Access."""
 
     start: int
     end: int
@@ -40,12 +40,12 @@ class _Touched(NamedTuple):
 
 
 def _in_step(one: _Touched, other: _Touched) -> bool:
-    """Whether a later step of a chain touches nothing of an earlier one's but in the same rows."""
+    """Whether a later step of a chain conflicts with an earlier one in the same rows only."""
     a, b = one.access, other.access
     if one.end <= other.start or other.end <= one.start or not (a.writes or b.writes):
         return True
     if a.when < b.when or a.when == b.when != 0:
-        return True  # in their order, whatever the pieces do
+        return True  # ordered, regardless of the pieces
     if a.row is None or a.row != b.row:
         return False
     end = max(one.start + a.size, other.start + b.size)
@@ -70,7 +70,7 @@ def _touched(member: Member, arrays: Arrays) -> list[_Touched]:
 
 
 def _apart(arrays: Arrays, inputs: int, others: Arrays, other_inputs: int) -> bool:
-    """Whether two steps can change places."""
+    """Whether two steps can be exchanged."""
     for i, a in enumerate(arrays):
         for k, b in enumerate(others):
             if (i >= inputs or k >= other_inputs) and np.may_share_memory(a, b):
@@ -81,9 +81,9 @@ def _apart(arrays: Arrays, inputs: int, others: Arrays, other_inputs: int) -> bo
 def chains(
     natives: Sequence[Any], rows: Sequence[Arrays], inputs: Sequence[int], threads: int
 ) -> Iterator[Chain]:
-    """Steps as chains and alone, in the order in which they are to be done.
+    """Steps as chains and single steps, in the order of execution.
 
-    ``natives`` are what does the steps in machine code, or None, ``rows`` their arrays, of which
+    ``natives`` are the steps' machine code calls, or None, ``rows`` their arrays, of which
     the first ``inputs`` are read.
     """
     done: set[int] = set()

@@ -1,10 +1,10 @@
 """Scans that are computed as a whole, in eager code and in exact plans alike.
 
-The kernel of a long scan is a plan of its own. Where a tape records the scan, its steps are machine
-code, and products that do not depend on the step before are made for all steps at once; other
-rewriting is left to captured code, so that a result depends on how it is computed alone, and not on
-what else is kept. Without a tape, and without machine code, the plan makes the very calls of eager
-code, one by one.
+The kernel of a long scan is a separate plan. If a tape records the scan, its steps are machine
+code, and products that do not depend on the previous step are computed for all steps at once;
+other rewrites are left to captured code, so that a result only depends on how it is computed, not
+on other stored values. Without a tape, and without machine code, the plan makes the same calls as
+eager code, one by one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 
 MIN_CALLS = 64
-"""Calls of ops, over all steps, from which a scan is a plan."""
+"""The number of op calls, over all steps, from which a scan is compiled to a plan."""
 MAX_PLANS = 64
 PASSES = (
     *("constants", "no_ops", "subexpressions", "layout", "recurrences"),
     *("stop_gradients", "custom_gradients", "dead_code"),
 )
-"""Those that may round a result otherwise whatever else the scan gives, or never do."""
+"""Passes with rounding independent of other results of the scan, or none."""
 
 _plans: ClockCache[Plan] = ClockCache(MAX_PLANS)
 _lock = reentrant_lock()
@@ -44,7 +44,7 @@ _lock = reentrant_lock()
 
 @kept
 def has_one_place(body: Graph) -> bool:
-    """Whether nothing in a body says where it is to be computed."""
+    """Whether no node in a body is pinned to a device."""
     return all(
         node.device is None and node.attributes.get("device") is None for node in nodes_within(body)
     )
@@ -55,10 +55,10 @@ def _key(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Any:
 
 
 def known(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Plan | None:
-    """The plan of a scan for operands like these, if there is one."""
+    """The cached plan of a scan for operands like these, if there is one."""
     try:
         plan = _plans.items.get(_key(operands, attributes))
-    except raised_here(TypeError):  # attributes that are none
+    except raised_here(TypeError):  # invalid attributes
         return None
     if plan is not None:
         plan.used = True
@@ -68,7 +68,7 @@ def known(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Plan | None
 def plan_of(
     op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], body: Graph, steps: int
 ) -> Plan | None:
-    """The plan of a scan, made now; None for a short one, or one in several places.
+    """The plan of a scan, made now; None for a short one, or one on several devices.
 
     ``body`` is that of the attributes, without named sizes.
     """
@@ -86,7 +86,7 @@ def plan_of(
 
 
 def results(plan: Plan, body: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What a scan with this body gives, by its plan; raises what that raises."""
+    """The results of a scan with this body, by its plan; raises the errors of its ops."""
     kinds = [plan.device.kind(v.dtype) for v in body.outputs]
     found = plan.run([x._array for x in operands])
     return tuple([new_tensor(x, kind) for x, kind in zip(found, kinds, strict=True)])

@@ -1,4 +1,4 @@
-"""Control flow in plans: branches and loops as Python's own, with their bodies written in place.
+"""Control flow in plans: branches and loops as Python's own, with their bodies inlined.
 
     for i in range(100):
         x = sequence[i, ...]
@@ -7,7 +7,7 @@
         carry = tanh
         ys[i] = tanh
 
-What a body gives is allocated anew in each iteration; what it computes on the way lies in buffers
+Results of a body are newly allocated in each iteration; its intermediate values are in buffers
 of the plan, like everything else.
 """
 
@@ -28,7 +28,7 @@ from eagerflow.tensor import new_tensor
 
 
 def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], depth: int) -> None:
-    """Let names stand for what others stand for; all at once, as one may be another's."""
+    """Assign values to names, all at once, as one may be another's."""
     pairs = [(a, b) for a, b in zip(made, found, strict=True) if a != b]
     if pairs:
         left, right = (", ".join(names) for names in zip(*pairs, strict=True))
@@ -91,7 +91,7 @@ def _while_loop(lowering: Any, node: Node, given: Sequence[str]) -> None:
 
 
 def _by_kernel(node: Node, device: Device) -> Any:
-    """An op that is computed as a whole, as a function of arrays; its results are new ones."""
+    """An op that is computed as a whole, as a function of arrays with new results."""
     kinds = [device.kind(x.dtype) for x in node.values()]
 
     def call(*arrays: Any) -> tuple[Any, ...]:
@@ -135,9 +135,9 @@ def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     for name, row in zip(made[carries:], found[carries:], strict=True):
         program.write(f"{name}[{i}] = {row}", node, depth + 1)
     _same(lowering, node, made[:carries], found[:carries], depth + 1)
-    if len(program.lines) == begin:  # the states stay as they are
+    if len(program.lines) == begin:  # the carries do not change
         program.write("pass", node, depth + 1)
 
 
 CONTROL = {"cond": _cond, "scan": _scan, "switch": _switch, "while_loop": _while_loop}
-"""Ops whose attributes are graphs, with what writes them."""
+"""Ops with graphs as attributes, and the functions that write them."""

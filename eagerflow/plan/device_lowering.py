@@ -1,8 +1,8 @@
-"""Lowering for a device that is not the host: what its stream does is recorded by segments.
+"""Lowering for a device other than the host: work on its stream is recorded by segments.
 
-What is computed lies in memory of the plan, at addresses that stay. So that those of what comes
-and goes do too, the arguments of a call are copied to such memory first, results are copied out
-of it at the end, and new values of Variables take turns with the old ones (``Renewal``):
+Intermediate values are in memory of the plan, at fixed addresses. To fix other addresses as well,
+the arguments of a call are copied to such memory first, results are copied out
+of it at the end, and new values of Variables alternate with the old ones (``Renewal``):
 
     def replay(buffers, x, W):
         b0, b1, b2, renewed = buffers
@@ -14,7 +14,7 @@ of it at the end, and new values of Variables take turns with the old ones (``Re
         loss = _copied(b2)
         return loss, W_next
 
-Values on the host, as states of random generators, are read there and stored in the same way.
+Values on the host, such as states of random generators, are read there and stored in the same way.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from eagerflow.plan.epilogues import FusedProduct
 from eagerflow.plan.layouts import Order
 from eagerflow.plan.lowering import Lowering, Program
 
-MIN_RECORDED_STEPS = 2  # from which a plan's memory is arranged for recordings
+MIN_RECORDED_STEPS = 2  # steps from which a plan's memory is arranged for recordings
 Start = Callable[[Arrays, Arrays], Any]
 
 
 def starters(program: Program, graph: Graph, steps: Sequence[Step]) -> dict[Step, Start]:
-    """What starts those steps that are recorded.
+    """Functions that start the steps to record.
 
-    None are where they are few, and where a graph has other devices than one and the host.
+    Empty if there are few such steps, or if a graph has devices other than one and the host.
     """
     device, homes = program.device, places(graph, program.device)
     others = any(home is not device and not home.backend.host for home in homes.values())
@@ -61,21 +61,21 @@ def starters(program: Program, graph: Graph, steps: Sequence[Step]) -> dict[Step
 
 
 def is_there(step: Step, homes: dict[Value, Device]) -> bool:
-    """Whether a step gives what lies on a device, and not on the host."""
+    """Whether the results of a step are on a device, and not on the host."""
     return bool(step.outputs) and not homes[step.outputs[0]].backend.host
 
 
 def _has_sizes(step: Step) -> bool:
-    """Whether the sizes of all that a step reads and makes are known."""
+    """Whether the sizes of all inputs and outputs of a step are known."""
     values = [x for x in (*step.inputs, *step.outputs) if type(x) is Value]
     return all(isinstance(n, int) for value in values for n in value.shape)
 
 
 def _starter(step: Step, program: Program) -> Start | None:
-    """What starts a step on arrays of a device, without a look at what they hold; None for most.
+    """A function that starts a step on a device without reading array contents; None for most.
 
-    A library's function is taken where it is known to write into memory that it is given, and to
-    read no memory of the host, which a recording would read again when it has changed.
+    A library function qualifies if it is known to write into a given output, and to
+    read no host memory, which a recording would read again after it has changed.
     """
     if isinstance(step, FusedKernel):
         return DeviceCall(step, program.device, program.module).fill
@@ -98,7 +98,7 @@ def _starter(step: Step, program: Program) -> Start | None:
 
 
 def _writing(function: Callable[..., Any], node: Node) -> Start:
-    """A function that takes ``out`` as the call of a node, some of whose inputs are numbers."""
+    """A function with an ``out`` argument as the call of a node with numbers among its inputs."""
     numbers = [None if type(x) is Value else x for x in node.inputs]
 
     def call(inputs: Arrays, outputs: Arrays) -> None:
@@ -110,7 +110,7 @@ def _writing(function: Callable[..., Any], node: Node) -> Start:
 
 
 class DeviceLowering(Lowering):
-    """Writes the steps of a graph whose arrays are on one device, or on the host."""
+    """Writes the steps of a graph with arrays on one device, or on the host."""
 
     def __init__(
         self, program: Program, graph: Graph, steps: Sequence[Step], started: dict[Step, Start]
@@ -119,13 +119,13 @@ class DeviceLowering(Lowering):
         self._started = started
         self._homes = places(graph, program.device)
         self._new = set(graph.all_outputs()[len(graph.outputs) :])  # values of Variables
-        self._still: set[str] = set()  # names of arrays that are always in the same place
-        self._sent: dict[Value, str] = {}  # names on the device of what lies on the host
-        self._lent: set[Value] = set()  # roots of what leaves the plan, and lies in its memory
+        self._still: set[str] = set()  # names of arrays at fixed addresses
+        self._sent: dict[Value, str] = {}  # device names of host values
+        self._lent: set[Value] = set()  # roots of values that leave the plan, in its memory
         self._hosting = False
 
     def write_steps(self) -> None:
-        """Write all steps, behind copies of the arguments that they read."""
+        """Write all steps, after copies of the arguments that they read."""
         root = self.lifetimes.root
         read = {root(x) for step in self._started for x in step.inputs if type(x) is Value}
         for value in self.graph.inputs:
@@ -144,7 +144,7 @@ class DeviceLowering(Lowering):
         return name
 
     def text(self, x: Any) -> str:
-        """How a node's input is written; constants with axes are on the device."""
+        """The text for a node's input; constants with axes are on the device."""
         if type(x) is Value and x.constant is not None and x.shape and not self._hosting:
             return self._there(x)
         return super().text(x)
@@ -185,7 +185,7 @@ class DeviceLowering(Lowering):
             super()._node(node, number)
 
     def _on_host(self, write: Callable[[], None], step: Step) -> None:
-        """Write a step of the host, which waits for what it reads."""
+        """Write a step on the host, which waits for its inputs."""
         if any(self.waits(x) for x in step.inputs):
             self.flush()
         self._hosting = True
@@ -193,7 +193,7 @@ class DeviceLowering(Lowering):
         self._hosting = False
 
     def _start(self, step: Step, number: int) -> None:
-        """Let a step be one of a segment."""
+        """Add a step to the segment."""
         call = self._started[step]
         if isinstance(call, ProductCall):
             self.choose(call.node, *call.way())
@@ -209,7 +209,7 @@ class DeviceLowering(Lowering):
         self.add(DeviceStep(step, len(given), call, tuple(moving)), name, given, made)
 
     def place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
-        """The name of an array that a step is to write into."""
+        """The name of the output array of a step."""
         program = self.program
         if value in self._new:
             made = program.local(value)
@@ -228,7 +228,7 @@ class DeviceLowering(Lowering):
         return found
 
     def _renewal(self, value: Value) -> str:
-        """The name of what gives arrays for new values of a Variable."""
+        """The name of the provider of arrays for new values of a Variable."""
         name = self.program.name("renewed")
         self.program.renewals[name] = value.shape, value.dtype
         return name
@@ -236,7 +236,7 @@ class DeviceLowering(Lowering):
     # Segments ------------------------------------------------------------------------------------
 
     def is_call(self, step: Any) -> bool:
-        """One step is started as it is: a recording would save nothing."""
+        """A single step is started directly: a recording would save nothing."""
         return True
 
     def segment(self, steps: list[Any]) -> DeviceSegment:
@@ -246,10 +246,10 @@ class DeviceLowering(Lowering):
     def _shows(self, node: Node) -> bool:
         return self.layouts.shows(node)
 
-    # The end -------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------
 
     def outgoing(self, value: Value) -> str:
-        """How a value is written that others keep: as a copy, where it lies in the plan."""
+        """The text for a value returned to callers: a copy if it is in the plan's memory."""
         text = self.text(value)
         if self._homes[value].backend.host or self.lifetimes.root(value) not in self._lent:
             return text
@@ -257,7 +257,7 @@ class DeviceLowering(Lowering):
         return f"{self.program.known('_copied', own.copy, 'copied')}({text})"
 
     def results(self) -> list[str]:
-        """The names of what the program gives, none of it in memory of the plan."""
+        """The names of the program's results, none of them in memory of the plan."""
         program, root = self.program, self.lifetimes.root
         entries = {root(v) for v in self.graph.all_inputs()}
         found: dict[Value, str] = {}

@@ -1,4 +1,4 @@
-"""Products of matrices as steps on a device: by the library that can do more, if it is there."""
+"""Matrix products as steps on a device: by the library with epilogues, if available."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from eagerflow.plan.lowering import Program
 
 
 class ProductCall:
-    """Starts a product, and what follows on it in the same step.
+    """Starts a product, with its epilogue in the same step.
 
-    The library with epilogues takes arrays that lie plainly; others are multiplied by the one that
+    The library with epilogues takes contiguous arrays; others are multiplied by the library of
     eager calls.
     """
 
@@ -38,7 +38,7 @@ class ProductCall:
             self._by_parts(self._fused, inputs, outputs)
 
     def way(self) -> tuple[str, str]:
-        """What multiplies, and why, for a caller."""
+        """The implementation of the product, and the reason, for a caller."""
         if self._library is None:
             return "the device's library", "cuBLASLt is not there"
         if self._fused is None:
@@ -46,7 +46,7 @@ class ProductCall:
         return "cuBLASLt", f"{self._fused.epilogue.name.replace('_', ' ')} on the way out"
 
     def _at_once(self, fused: FusedProduct, inputs: Arrays, outputs: Arrays) -> bool:
-        """Start the product and what follows; whether the library takes these arrays."""
+        """Start the product with its epilogue; False if the library does not take these arrays."""
         arrays = dict(zip(fused.inputs, inputs, strict=True))
         arrays |= zip(fused.outputs, outputs, strict=True)
         name, result, vector, matrix = fused.epilogue
@@ -63,7 +63,7 @@ class ProductCall:
             self._backend.xp.matmul(*factors, out=out)
 
     def _by_parts(self, fused: FusedProduct, inputs: Arrays, outputs: Arrays) -> None:
-        """The product, and the kernel behind it."""
+        """Run the product, and the kernel after it."""
         if self._rest is None:
             module = self._backend.kernel_module()
             self._rest = DeviceCall(fused.kernel, self._device, module)

@@ -1,14 +1,14 @@
-"""Segments on devices: neighbouring steps that are recorded once, and then started in one launch.
+"""Segments on devices: neighbouring steps that are recorded once, and then launched together.
 
     matmul = x_0, W, b0             # train.py:12
     add_gelu = b0, b1, b2           # train.py:12
     _segment((matmul, add_gelu))
 
-A recording holds the addresses of the arrays that it was made with. So it is started again for
-these very addresses alone; they are asked for in each call, but for memory of the plan's own that
-stays where it is. Addresses that come for the first time are worked on by launches one by one:
-that makes all code ready, and what never comes again is never recorded. Steps that cannot be
-recorded, as calls of libraries that wait, are called between recordings.
+A recording contains the addresses of its arrays, so it is only launched again for
+these addresses; they are compared in each call, except for fixed memory of the plan.
+The first call with new addresses launches steps one by one:
+that prepares all code, and addresses that never repeat are never recorded. Steps that cannot be
+recorded, such as library calls that wait, are called between recordings.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from eagerflow.fusion.kernels import Step
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 
-MAX_RECORDINGS = 64  # combinations of addresses that a segment keeps recordings for
-MAX_SEEN = 256  # combinations of addresses that it remembers
+MAX_RECORDINGS = 64  # maximum combinations of addresses with recordings
+MAX_SEEN = 256  # maximum combinations of addresses to remember
 
 Arrays = Sequence[Any]
 Rows = tuple[tuple[Any, ...], ...]
 
 
 class DeviceStep(NamedTuple):
-    """A step of a segment, whose arrays are ``inputs`` to read, and then those to write.
+    """A step of a segment with its arrays: ``inputs`` to read, then those to write.
 
-    ``call(inputs, outputs)`` starts it. ``moving`` are the numbers of the arrays that may be
-    elsewhere in each call.
+    ``call(inputs, outputs)`` starts it. ``moving`` are the indices of the arrays with
+    addresses that may differ in each call.
     """
 
     step: Step
@@ -42,7 +42,7 @@ class DeviceStep(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """A step of this number could not be recorded; None where it is not known which one."""
+    """The step of this number could not be recorded; None if the step is unknown."""
 
     def __init__(self, number: int | None) -> None:
         super().__init__(number)
@@ -50,21 +50,21 @@ class _RefusedError(Exception):
 
 
 def start(own: DeviceStep, row: tuple[Any, ...]) -> None:
-    """Start a step, on the stream that is current."""
+    """Start a step, on the current stream."""
     own.call(row[: own.inputs], row[own.inputs :])
 
 
 class DeviceSegment:
     """Steps on a device as one function of a tuple of the tuples of their arrays.
 
-    Several threads may call it at once, with memory of the plan that is their own.
+    Several threads may call it at once, with separate memory of the plan.
     """
 
     def __init__(self, steps: Sequence[DeviceStep], backend: Any) -> None:
         self.steps = steps
         self._backend = backend
         self._moving = [(i, k) for i, own in enumerate(steps) for k in own.moving]
-        # Where the plan's own memory lies tells one run at a time from another.
+        # The address of the plan's own memory identifies a concurrent run.
         fixed = ((i, own.inputs) for i, own in enumerate(steps) if own.inputs not in own.moving)
         self._anchor = next(fixed, None)
         self._alone: set[int] = set()  # numbers of steps that cannot be recorded
@@ -92,12 +92,12 @@ class DeviceSegment:
                 part()
 
     def release(self) -> None:
-        """Let go of all recordings, and of their memory."""
+        """Release all recordings, and their memory."""
         with Locked(self._lock):
             self._recordings.clear()
 
     def _key(self, rows: Rows) -> Any:
-        """Where the arrays lie, and how; None where some do not lie on a device."""
+        """Addresses and layouts of the arrays; None if some are not on a device."""
         moving = [rows[i][k] for i, k in self._moving]
         own = self._backend.array_type
         if not all(isinstance(x, own) for x in moving):
@@ -123,7 +123,7 @@ class DeviceSegment:
                 return parts
 
     def _record(self, numbers: Sequence[int], rows: Rows) -> Callable[[], None]:
-        """The recording of some steps one behind the other."""
+        """The recording of consecutive steps."""
         begun: list[int] = []
 
         def work() -> None:
@@ -134,12 +134,12 @@ class DeviceSegment:
 
         try:
             found: Callable[[], None] = self._backend.record(work)
-        except raised_here(Exception) as error:  # libraries say in many ways that they cannot
+        except raised_here(Exception) as error:  # libraries raise various errors
             raise _RefusedError(begun[-1] if begun else None) from error
         return found
 
     def _keep(self, cache: dict[Any, Any], key: Any, found: Any, most: int) -> None:
-        """Keep something, and no more than so many; what came first goes."""
+        """Store an entry; the oldest one is dropped beyond ``most``."""
         with Locked(self._lock):
             if len(cache) >= most:
                 cache.pop(next(iter(cache)))

@@ -1,7 +1,7 @@
-"""Products of a plan for a device together with what follows on them: bias and activation.
+"""Products of a device plan together with their epilogues: bias and activation.
 
-A kernel that does no more than that with a product reads it and writes it once again. A library
-that can do it on the way out saves both: then the product and the kernel are one step.
+A kernel that only applies such an epilogue to a product reads and writes it once more. A library
+that applies it while writing the product saves both: then product and kernel are one step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eagerflow.ops.reductions.sums import sum as sum_of
 
 
 class Epilogue(NamedTuple):
-    """What follows on a product, by its name in cuBLASLt, and the values that it is about."""
+    """An epilogue of a product, by its name in cuBLASLt, and its operands."""
 
     name: str
     result: Value
@@ -31,7 +31,7 @@ class Epilogue(NamedTuple):
 
 
 class FusedProduct:
-    """A product and the kernel behind it as one step."""
+    """A product and the kernel after it as one step."""
 
     checks = ()
 
@@ -45,7 +45,7 @@ class FusedProduct:
 
 
 def with_epilogues(graph: Graph, steps: Sequence[Step]) -> list[Any]:
-    """The steps, where products and kernels behind them that are no more than epilogues are one."""
+    """The steps, with products and their epilogue kernels merged."""
     uses = Counter(x for step in steps for x in step.inputs if type(x) is Value)
     uses.update(graph.all_outputs())
     products = {s.outputs[0]: s for s in steps if isinstance(s, Node) and s.op.call is matmul}
@@ -62,7 +62,7 @@ def with_epilogues(graph: Graph, steps: Sequence[Step]) -> list[Any]:
 
 
 def epilogue_of(product: Node, kernel: FusedKernel) -> Epilogue | None:
-    """What a kernel, which alone reads a product, does with it, if that is an epilogue."""
+    """A kernel, the only reader of a product, as an epilogue; None if it is none."""
     (made,) = last = product.outputs
     nodes = [node for node in kernel.nodes if node.op.views != "all"]
     x1, x2 = product.values()
@@ -79,7 +79,7 @@ def epilogue_of(product: Node, kernel: FusedKernel) -> Epilogue | None:
 def _forward(
     bias: Value | None, last: Value, nodes: list[Node], wanted: set[Value]
 ) -> Epilogue | None:
-    """A bias, perhaps, and an activation of what is ``last`` then."""
+    """An optional bias, and an activation of ``last``."""
     tail = "" if bias is None else "_bias"
     if not nodes:
         return Epilogue("bias", last, bias) if wanted == {last} and bias is not None else None
@@ -96,7 +96,7 @@ def _forward(
 
 
 def _bias_in(node: Node, made: Value) -> Value | None:
-    """What an addition adds to each row of a product; None where it is something else."""
+    """The value that an addition adds to each row of a product; None for other additions."""
     others = [x for x in node.inputs if x is not made]
     if len(others) != 1 or type(others[0]) is not Value:
         return None
@@ -105,7 +105,7 @@ def _bias_in(node: Node, made: Value) -> Value | None:
 
 
 def _backward(made: Value, nodes: list[Node], wanted: set[Value]) -> Epilogue | None:
-    """The gradient of gelu, whose argument lies like the product, and the sums of its columns."""
+    """The gradient of gelu with an argument of the product's layout, and sums of its columns."""
     (node, *more), result = nodes, nodes[0].outputs[0]
     x, g = node.inputs
     if g is not made or type(x) is not Value or (x.shape, x.dtype) != (made.shape, made.dtype):

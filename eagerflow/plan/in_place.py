@@ -1,14 +1,14 @@
-"""Variables updated in place: all of a step's, in one call that nothing can come between.
+"""Variables updated in place: all updates of a step in one atomic call.
 
-Everything that can fail, or that other code may look at, comes first: a plan runs to its end, and
-the kernels that are to write over Variables' values are only made ready. Then one call asks whether
-these values still belong to the run alone, runs the kernels, and gives all Variables their new
-values. For a signal handler, a finalizer, another thread or a forked child, that is one moment.
-From the first write on nothing needs memory, so nothing can break it off.
+Everything that can fail, or that other code may observe, comes first: a plan runs to its end, and
+the kernels that overwrite Variables' values are only prepared. Then one call checks that
+the run still owns these values, runs the kernels, and gives all Variables their new
+values. To signal handlers, finalizers, other threads or forked children, this is atomic.
+From the first write on no memory is allocated, so nothing can interrupt it.
 
-A run writes over a value only if it belongs to its Variable alone: if it was made for this
+A run overwrites a value only if its Variable is the only owner: if it was made for this
 Variable by an earlier commit, or copied into it, has not been read since (``Variable._owner``), and
-no other run uses it. Any other value is copied, and the copy is written over.
+no other run uses it. Any other value is copied, and the copy is overwritten.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from eagerflow.variable import MIN_OWNED_BYTES, Variable, replace_values
 
 
 class Update:
-    """A step that computes new values of Variables from the old ones, place by place.
+    """A step that computes new values of Variables from the old ones, elementwise.
 
-    It is called with a ``Commit`` and the step's inputs, and gives the arrays in which its
-    outputs will stand when that is made. ``pairs`` are numbers of outputs and inputs that are
-    one array, ``places`` for each of them the Variable's numbers, among those that the graph
+    It is called with a ``Commit`` and the step's inputs, and returns the arrays that will hold its
+    outputs after the commit. ``pairs`` are indices of outputs and inputs that share
+    one array, ``places`` for each of them the Variable's indices, among those that the graph
     reads and among those that it assigns.
     """
 
@@ -61,16 +61,16 @@ class Update:
         self.number = -1
 
     def __call__(self, commit: Commit, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs' arrays, which are filled later."""
+        """The outputs' arrays, to be filled later."""
         return commit.ready(self, list(inputs))
 
     def new_job(self) -> Any:
-        """What one run at a time needs."""
+        """The state of one run at a time."""
         raise NotImplementedError
 
 
 class KernelUpdate(Update):
-    """A region whose outputs lie in place of some inputs."""
+    """A region with outputs in place of some inputs."""
 
     __slots__ = ("call", "made")
 
@@ -82,7 +82,7 @@ class KernelUpdate(Update):
         self.made = [(v.shape, v.dtype) for v in fused.outputs]
 
     def new_job(self) -> _KernelJob:
-        """A kernel that is made ready for each run."""
+        """A kernel to be prepared for each run."""
         return _KernelJob(self, self.call.deferred().new_job())
 
     def source(self) -> str:
@@ -91,7 +91,7 @@ class KernelUpdate(Update):
 
 
 class PartUpdate(Update):
-    """An op that writes over a part of its first argument; see ``Op.writes``."""
+    """An op that overwrites a part of its first argument; see ``Op.writes``."""
 
     __slots__ = ("write",)
 
@@ -100,19 +100,19 @@ class PartUpdate(Update):
         self.write = write
 
     def new_job(self) -> _PartJob:
-        """A call that is made ready for each run."""
+        """A call to be prepared for each run."""
         return _PartJob(self)
 
 
 class _KernelJob:
-    """A kernel made ready for one run: its arrays, of which it writes over some inputs."""
+    """A kernel prepared for one run: its arrays, including inputs to overwrite."""
 
     def __init__(self, update: KernelUpdate, job: Any) -> None:
         self.update = update
         self.job = job
 
     def ready(self, inputs: list[Any]) -> list[Any]:
-        """Take the inputs; gives the outputs' arrays, some of which are inputs."""
+        """Take the inputs; returns the outputs' arrays, some of which are inputs."""
         pairs = self.update.pairs
         made = {
             k: empty(shape, dtype)
@@ -126,14 +126,14 @@ class _KernelJob:
 
         try:
             self.job.fill([*inputs, *outputs()])
-        except LayoutError:  # the kernel expects arrays that are contiguous, of the usual dtypes
+        except LayoutError:  # the kernel needs contiguous arrays of native dtypes
             usual = [np.asarray(x, as_dtype(x.dtype)) for x in inputs]
             inputs = [np.array(x, order="C", subok=False) for x in usual]
             self.job.fill([*inputs, *outputs()])
         return outputs()
 
     def copy(self) -> list[Any]:
-        """Write over copies of the inputs instead; gives them, in the order of ``places``."""
+        """Overwrite copies of the inputs instead; returns them, in the order of ``places``."""
         arrays = list(self.job.arrays)
         count = len(arrays) - len(self.update.made)
         made = []
@@ -145,20 +145,20 @@ class _KernelJob:
 
 
 class _PartJob:
-    """A part of an array made ready for one run, and what is written there."""
+    """A partial write prepared for one run: the part of an array, and its new values."""
 
     def __init__(self, update: PartUpdate) -> None:
         self.update = update
         self.job = kernel.part_job()
 
     def ready(self, inputs: list[Any]) -> list[Any]:
-        """Take the array, and what the inputs, which are looked at, tell; gives the array."""
+        """Take the array, and compute the part from the inputs' contents; returns the array."""
         array = np.asarray(inputs[0], order="C")
         self.job.ready(array, *self.update.write(*inputs))
         return [array]
 
     def copy(self) -> list[Any]:
-        """Write over a copy of the array instead; gives it."""
+        """Overwrite a copy of the array instead; returns it."""
         array, places, values = self.job.arrays
         made = _copy(array)
         self.job.ready(made, places, values)
@@ -173,7 +173,7 @@ def _copy(array: Any) -> Any:
 
 
 class Commit:
-    """The end of one run at a time: what is ready, and the Variables that it updates."""
+    """The end of one run at a time: prepared jobs, and the Variables that they update."""
 
     def __init__(self, updates: Sequence[Update]) -> None:
         self.updates = updates
@@ -183,10 +183,10 @@ class Commit:
         self._team = kernel.team(own)
         self._helpers = max([job.pieces for job in own], default=1) - 1
         self.owned: Sequence[bool] = ()
-        """Which of the values that the graph reads the run may write over; () for none."""
+        """Flags of the graph's Variables with values that the run may overwrite; () for none."""
 
     def ready(self, update: Update, inputs: list[Any]) -> list[Any]:
-        """Make an update's job ready, which holds its inputs; gives its outputs' arrays."""
+        """Prepare an update's job, which holds its inputs; returns its outputs' arrays."""
         for i, (n, _) in zip(update.pairs.values(), update.places, strict=True):
             if not (self.owned and self.owned[n]):
                 inputs[i] = _copy(inputs[i])
@@ -194,7 +194,7 @@ class Commit:
         return found
 
     def run(self) -> None:
-        """Do the jobs on copies: no Variable has a new value."""
+        """Run the jobs on copies: no Variable is changed."""
         self._team.run(min(self._helpers, threads.helpers()))
         self.clear()
 
@@ -205,10 +205,10 @@ class Commit:
         new: Sequence[Tensor],
         reads: frozenset[int],
     ) -> None:
-        """Do the jobs and give Variables their new Tensors, in one moment for all others.
+        """Run the jobs and give Variables their new Tensors, atomically.
 
-        ``old`` are the Tensors that the run began with, of all Variables that it ``reads``; ``new``
-        stand around the arrays that will hold the new values of ``variables``.
+        ``old`` are the Tensors at the start of the run, of all Variables that it ``reads``; ``new``
+        wrap the arrays that will hold the new values of ``variables``.
         """
         if self._helpers > 0:
             self._team.invite(min(self._helpers, threads.helpers()))
@@ -230,7 +230,7 @@ class Commit:
         self.clear()
 
     def clear(self) -> None:
-        """Let go of arrays."""
+        """Release the arrays."""
         for job in self._jobs:
             job.job.clear()
 
@@ -242,26 +242,26 @@ def write_over(
     work: Callable[[], Any],
     owners: Sequence[Tensor | None] | None = None,
 ) -> bool:
-    """Do ``work``, which writes over values, and give Variables Tensors; whether it was refused.
+    """Run ``work``, which overwrites values, and give Variables Tensors; True if rejected.
 
-    It is all done in one moment for all others; refused, and nothing done, if ``held()`` says that
-    there are other references to what would be written over, or if another thread writes.
+    All of it is atomic; it is rejected, with nothing changed, if ``held()`` reports
+    other references to the values to overwrite, or if another thread is writing.
     """
     before = held, writing.begin(), work
     try:
         return replace_values(variables, tensors, before, (writing.end,), owners)
-    except raised_here(ArgumentError) as error:  # what ctypes makes of it
+    except raised_here(ArgumentError) as error:  # raised by ctypes for an error in a callback
         raise MemoryError from error
     finally:
-        if writing.thread == get_ident():  # there was no memory to call ``work`` with
+        if writing.thread == get_ident():  # there was no memory to call ``work``
             writing.end()
 
 
 def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step, Update]]:
-    """The steps with those at the end that update Variables in place, and how they are called.
+    """The steps, with in-place updates of Variables last, and these updates.
 
-    A step may if nothing else reads its results or, after it, the old values, and if these do not
-    leave the plan.
+    A step is one if nothing else reads its results or, after it, the old values, and if these do
+    not leave the plan.
     """
     found = {step: pairs for step in steps if (pairs := _pairs(graph, step))}
     used = {v for step in steps for v in step.inputs if type(v) is Value}
@@ -274,7 +274,7 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
             k: i
             for k, i in pairs.items()
             if (root := lifetimes.root(step.inputs[i])) not in lifetimes.leaving
-            # Only this step reads it at the end, and no view of it besides.
+            # Only this step reads it at the end, and no view of it does.
             and sum(lifetimes.root(v) is root for s in late for v in s.inputs) == 1
         }
         if free and (update := _update(graph, step, free)) is not None:
@@ -283,7 +283,7 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
 
 
 def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
-    """How a step writes over these inputs; None where it cannot."""
+    """The update of a step that overwrites these inputs; None if it cannot."""
     if isinstance(step, Node):
         write = write_of(step) if kernel.can_defer() else None
         return None if write is None else PartUpdate(graph, step, write)
@@ -292,15 +292,15 @@ def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
 
 
 def write_of(node: Node) -> Any:
-    """What tells the part of the first input that a node writes over; see ``Op.writes``."""
+    """A function that returns the part of the first input that a node overwrites."""
     write: Any = node.op.writes
     return write(*[spec_of(x) for x in node.inputs], **node.attributes)
 
 
 def _pairs(graph: Graph, step: Step) -> dict[int, int]:
-    """Outputs that are new values of Variables, and the inputs that are the old ones."""
+    """Outputs that are new values of Variables, by the inputs that are the old ones."""
     could = _places(step)
-    finals = Counter(graph.all_outputs())  # a new value that is a result too stays as it is
+    finals = Counter(graph.all_outputs())  # a new value that is also a result must not change
     made = {v: k for k, v in enumerate(step.outputs) if finals[v] == 1}
     found = {}
     for cell in graph.cells:
@@ -314,8 +314,8 @@ def _pairs(graph: Graph, step: Step) -> dict[int, int]:
 
 
 def _places(step: Step) -> Sequence[tuple[int, int]]:
-    """Outputs and inputs that may be one array."""
+    """Outputs and inputs that may share one array."""
     if isinstance(step, Node):
         return [] if step.op.writes is None else [(0, 0)]
-    # What may be refused must be so before anything is written.
+    # Errors must be raised before anything is written.
     return () if any(node.op.fails for node in step.nodes) else step.inplace

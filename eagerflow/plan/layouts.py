@@ -1,4 +1,4 @@
-"""Layouts: what a plan knows of how values lie in memory."""
+"""Layouts: known memory layouts of a plan's values."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ Order = tuple[int, ...]
 
 
 class Layouts:
-    """The order of the axes of values in memory, and which values are in one piece there."""
+    """The order of the axes of values in memory, and which values are contiguous."""
 
     def __init__(self) -> None:
         self._whole: set[Value] = set()
-        self._orders: dict[Value, Order] = {}  # of those that are not in row-major order
+        self._orders: dict[Value, Order] = {}  # for values that are not in row-major order
 
     def add(self, value: Value, order: Order = ()) -> None:
-        """A value that lies in one piece, in row-major order or another one."""
+        """Add a contiguous value, in row-major order or another one."""
         self._whole.add(value)
         if order and list(order) != sorted(order):
             self._orders[value] = order
 
     def order(self, value: Value) -> Order:
-        """The order of a value's axes, as far as is known: row-major for what comes otherwise."""
+        """The order of a value's axes; row-major if not known."""
         return self._orders.get(value) or tuple(range(len(value.shape)))
 
     def shows(self, node: Node) -> bool:
-        """Whether a node shows an array in another way, and reads nothing of it."""
+        """Whether a node returns a view, without reading elements."""
         op = node.op
         if is_part(node):
             return True
@@ -39,7 +39,7 @@ class Layouts:
         return op.views == "some" or (op.views == "all" and self._in_rows(node.inputs[0]))
 
     def note(self, node: Node) -> None:
-        """Look at a node that may be a view."""
+        """Track a node that may be a view."""
         given = node.inputs[0] if node.inputs else None
         if type(given) is not Value:
             return
@@ -53,7 +53,7 @@ class Layouts:
             elif list(order) != sorted(order):
                 self._orders[made] = order
         elif node.op.views == "all" and self._in_rows(given):
-            # What is repeated by a stride of 0 is in no piece: another shape of it is a copy.
+            # Broadcast values (stride 0) are not contiguous: reshaping them copies.
             self._whole.update(v for v in node.outputs if v.size == given.size)
 
     def _in_rows(self, value: Value) -> bool:
@@ -61,5 +61,5 @@ class Layouts:
 
 
 def _same_axes(one: Value, other: Value) -> bool:
-    """Whether shapes differ in axes of size 1 alone, as which any array can be seen."""
+    """Whether shapes only differ in axes of size 1, so that any array can be viewed as both."""
     return [n for n in one.shape if n != 1] == [n for n in other.shape if n != 1]

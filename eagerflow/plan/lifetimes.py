@@ -1,9 +1,9 @@
-"""Lifetimes: which values share memory, when each is used last, and which buffers are reused.
+"""Lifetimes: values that share memory, last uses, and reused buffers.
 
-A plan owns the memory of what it computes on the way. A value can lie in such a buffer if its
-step writes into memory it is given; the buffer is free again after the last use of the value and
-of all that may be views of it. What leaves the plan, as a result or as a Variable's value, never
-lies in one.
+A plan owns the memory of its intermediate values. A value can be in such a buffer if its
+step writes into given memory; the buffer is free again after the last use of the value and
+of all possible views of it. Values that leave the plan, as results or as Variables' values, are
+never in one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ALIGNMENT_BYTES = 64  # of buffers: a line of the cache, and a vector
 
 
 MAX_SPARE_BYTES = 4096
-"""Of memory around a result that is a view, beyond four times its own size; else it is copied."""
+"""Bytes that a result that is a view may keep alive, beyond four times its size; else copied."""
 
 
 def own_result(array: Any, constants: frozenset[int]) -> Any:
-    """A result of a plan, or a copy of it where its memory is not to leave the plan.
+    """A result of a plan, or a copy if its memory must not leave the plan.
 
-    A view keeps all of the array that it is a part of: the last row of 100,000 that of all rows.
-    And ``constants``, by the identities of their arrays, are the results of all calls: what
-    writes to one of these, as PyTorch may through DLPack, must not change another.
+    A view keeps its whole base array alive: the last row of 100,000 all rows.
+    And ``constants``, by the ids of their arrays, are results of all calls: a
+    write to one of them, as PyTorch may make through DLPack, must not change the others.
     """
     whole = owner_of(array)
     large = whole.nbytes > 4 * array.nbytes + MAX_SPARE_BYTES
@@ -40,19 +40,19 @@ def own_result(array: Any, constants: frozenset[int]) -> Any:
 
 @dataclass(eq=False)
 class Buffer:
-    """Where memory of a plan begins, in bytes, that is used again and again."""
+    """The offset of reusable memory of a plan, in bytes."""
 
     start: int
     number: int
     arrays: dict[Any, str] = field(default_factory=dict)
-    """Names of the arrays that begin there, by shape and dtype."""
+    """Names of the arrays at this offset, by shape and dtype."""
 
 
 class Lifetimes:
-    """What follows from the order of steps: groups of values that share memory, last uses.
+    """Facts that follow from the order of steps: groups of values that share memory, last uses.
 
     ``steps`` have ``inputs`` and ``outputs``; ``finals`` leave the plan; ``entries`` come from
-    outside. What ``is_loop`` tells makes results that share memory with nothing else.
+    outside. Nodes accepted by ``is_loop`` make results that share memory with nothing else.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Lifetimes:
             self.ending[number].append(value)
 
     def _join_views(self, node: Node) -> None:
-        # A function that is told where to write does so, also where it could give a view.
+        # A function with an output argument writes there, even if it could return a view.
         if not node.op.aliases or (node.op.ufunc is not None and node.op.family == "elementwise"):
             return
         if into_of(node) is not None or (self._is_loop and self._is_loop(node)):
@@ -92,7 +92,7 @@ class Lifetimes:
                         self._group[one] = other
 
     def root(self, value: Value) -> Value:
-        """The value that stands for all those that may share memory with this one."""
+        """The representative of all values that may share memory with this one."""
         group = self._group
         while (above := group.get(value)) is not None:
             value = above
@@ -100,20 +100,20 @@ class Lifetimes:
 
 
 class Pool:
-    """The memory of a plan: one block, of which what is free is taken again.
+    """The memory of a plan: one block, with reused parts.
 
-    A buffer is taken from the smallest free part that is large enough; parts that are free side by
-    side are one. So the block is hardly larger than what is needed at once at the worst moment.
+    A buffer takes the smallest free part that is large enough; adjacent free parts are
+    merged. The block is therefore hardly larger than the peak memory in use.
     """
 
     def __init__(self) -> None:
         self.size = 0
-        self._free: list[tuple[int, int]] = []  # where parts begin and end, in their order
-        self._ends: dict[Buffer, int] = {}  # of those that are taken
+        self._free: list[tuple[int, int]] = []  # begin and end of free parts, sorted
+        self._ends: dict[Buffer, int] = {}  # of buffers in use
         self._known: dict[int, Buffer] = {}
 
     def take(self, size: int) -> Buffer:
-        """A buffer of so many bytes."""
+        """A buffer of this many bytes."""
         size = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         fitting = [(end - start, start) for start, end in self._free if end - start >= size]
         if fitting:
@@ -130,13 +130,13 @@ class Pool:
         return found
 
     def own(self, size: int) -> Buffer:
-        """A buffer of so many bytes that nothing else lies in, before or after."""
+        """A buffer of this many bytes that is never shared."""
         found = self._known[self.size] = Buffer(self.size, len(self._known))
         self.size += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         return found
 
     def give(self, buffer: Buffer) -> None:
-        """Let a buffer be taken again."""
+        """Return a buffer for reuse."""
         start, end = buffer.start, self._ends.pop(buffer)
         at = bisect(self._free, (start, end))
         if at < len(self._free) and self._free[at][0] == end:

@@ -1,4 +1,4 @@
-"""Where the carries of loops in machine code lie, and how the arrays of their steps move."""
+"""Buffers for carries of loops in machine code, and movements of their steps' arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eagerflow.plan.products import is_large
 from eagerflow.plan.segments import Arrays, SegmentStep
 from eagerflow.primitives.copies import copied
 
-MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
+MIN_LOOP_STEPS = 16  # total steps over all iterations from which a scan is compiled
 
 
 class RowCopy(NamedTuple):
@@ -25,22 +25,22 @@ class RowCopy(NamedTuple):
 
     inputs: tuple[Value, ...]
     outputs: tuple[Any, ...]
-    """What stands for the row."""
+    """The value for the row."""
     source: Any
     """The user's line."""
 
     @property
     def name(self) -> str:
-        """What it does."""
+        """The name of the step."""
         return "copy"
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """It is no node of the graph."""
+        """Empty: it is no node of the graph."""
         return ()
 
     def as_step(self) -> SegmentStep:
-        """As a step of a segment."""
+        """The step as part of a segment."""
 
         def call(inputs: Arrays, outputs: Arrays) -> None:
             outputs[0][...] = inputs[0]
@@ -52,19 +52,19 @@ class RowCopy(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """Where the carries of a scan lie, and which of its rows are rings; see ``rings_of``."""
+    """Buffers for the carries of a scan, and results that are such rings; see ``rings_of``."""
 
     whole: list[bool]
     """For each carry, whether its ring has a row for each iteration."""
     written: list[bool]
-    """For each carry, whether a step writes its ring; else it is copied there."""
+    """For each carry, whether a step writes its ring directly; else it is copied there."""
     rows: list[tuple[int, bool] | bool]
-    """For each result with a row for each iteration the carry that it is, and whether that before
-    or after the iteration; for others, whether a step writes it; else it is copied."""
+    """For each result with a row for each iteration: the index of an equal carry, and whether its
+    value is after the iteration; for others, whether a step writes it directly; else copied."""
 
 
 def rings_of(body: Graph, carries: int, steps: Sequence[Step]) -> Rings | None:
-    """How the carries of a body lie in memory; None where it makes no loop of this kind.
+    """The buffers for the carries of a body; None if it cannot be a loop of this kind.
 
     All of its steps must have machine code, or be mere views.
     """
@@ -72,7 +72,7 @@ def rings_of(body: Graph, carries: int, steps: Sequence[Step]) -> Rings | None:
     if made is None:
         return None
     befores, afters = body.inputs[:carries], body.outputs[:carries]
-    free = set(made)  # values that no place was found for yet
+    free = set(made)  # values without a buffer so far
     written = []
     for value in afters:
         written.append(value in free)
@@ -92,12 +92,12 @@ def rings_of(body: Graph, carries: int, steps: Sequence[Step]) -> Rings | None:
 
 @kept
 def steps_of(body: Graph) -> list[Step]:
-    """The steps of a body, of which each region that can be one becomes a kernel."""
+    """The steps of a body, with every possible region as a kernel."""
     return fuse(body, min_steps=1)
 
 
 def scan_rings(node: Node) -> Rings | None:
-    """How the carries of a scan lie that is a loop in machine code; None for other nodes."""
+    """The buffers for the carries of a scan in machine code; None for other nodes."""
     more = node.attributes
     if node.op.name != "scan" or scan_length(node) < 2:
         return None
@@ -108,7 +108,7 @@ def scan_rings(node: Node) -> Rings | None:
 
 
 def scan_length(node: Node) -> int:
-    """How many iterations a scan has."""
+    """The number of iterations of a scan."""
     more = node.attributes
     found: int = node.inputs[more["carries"]].shape[0] if more["sequences"] else more["length"]
     return found
@@ -120,12 +120,12 @@ def is_loop(node: Node) -> bool:
 
 
 def order_of_segments(graph: Graph) -> list[Step]:
-    """The steps of a graph, small ones fused too where a segment calls them."""
+    """The steps of a graph; small regions are fused too if a segment calls them."""
     return fuse(graph, min_steps=MIN_SEGMENT_STEPS, is_loop=is_loop)
 
 
 def native_steps(steps: Sequence[Step]) -> set[Step]:
-    """Nodes that machine code does: in long rows of such steps, and where they are large."""
+    """Nodes compiled to machine code: in long runs of such steps, and if large."""
     rows = native_rows(steps, is_loop)
     found = {s for row in rows if is_worth_code(row, MIN_SEGMENT_STEPS, is_loop) for s in row}
     return found.union(
@@ -134,7 +134,7 @@ def native_steps(steps: Sequence[Step]) -> set[Step]:
 
 
 def made_by(steps: Sequence[Step]) -> set[Value] | None:
-    """The values that kernels and products of a body make; None if it has other steps."""
+    """The results of kernels and products of a body; None if it has other steps."""
     made: set[Value] = set()
     layouts = Layouts()
     for step in steps:
@@ -155,7 +155,7 @@ def made_by(steps: Sequence[Step]) -> set[Value] | None:
 def movements_of(
     steps: Sequence[SegmentStep], lifetimes: Lifetimes, moving: dict[Any, Movement]
 ) -> list[list[Movement | None]]:
-    """How the arrays of steps move, by the values that stand for those that share their memory."""
+    """The movements of steps' arrays, by the roots of their values."""
     found = []
     for own in steps:
         values: list[Any] = [*own.step.inputs, *own.step.outputs]

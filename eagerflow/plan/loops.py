@@ -1,4 +1,4 @@
-"""Loops in machine code: steps that are done many times, as a step of a segment.
+"""Loops in machine code: repeated steps, as a single step of a segment.
 
     carry_0 = ring[0, ...]
     matmul = carry_0, W, b0          # one iteration, with the arrays of the first one
@@ -6,10 +6,10 @@
     loop = *matmul, *tanh, ring, x
     _segment((before, loop, after))
 
-A carry lies in a ring of two rows that are read and written in turn; where it is asked for in each
-iteration, its ring has a row for each, and is itself what is asked for. Where each job is work for
-one thread, that one does the whole loop, and moves on the arrays' addresses itself. Else the jobs
-of all iterations stand in one row, and differ in their arrays' addresses.
+A carry is in a ring of two rows that are read and written in turn; if it is a result of each
+iteration, its ring has a row for each, and is itself that result. If each job is work for
+one thread, that thread runs the whole loop, and advances the arrays' addresses itself. Otherwise
+the jobs of all iterations are in one sequence, and differ in their arrays' addresses.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from eagerflow.primitives.matrix_product import FixedProduct
 
 
 class Movement(NamedTuple):
-    """Which row of a mover an array shows in each iteration: ``first + i * step`` modulo ``rows``.
+    """The row of a mover that an array is in each iteration: ``first + i * step`` modulo ``rows``.
 
-    ``mover`` is the number of an array whose first axis is that of the rows.
+    ``mover`` is the index of an array with rows along its first axis.
     """
 
     mover: int
@@ -45,14 +45,14 @@ class Movement(NamedTuple):
         return (self.first + i * self.step) % self.rows
 
     def moves(self, count: int) -> Any:
-        """How many rows each iteration's is behind that of the first one."""
+        """The row of each iteration relative to that of the first one."""
         return (self.first + np.arange(count) * self.step) % self.rows - self.first % self.rows
 
     @property
     def turns(self) -> tuple[int, int]:
-        """How many rows it moves on after iterations of even numbers, and of odd ones.
+        """The number of rows to advance after even and odd iterations.
 
-        What has more rows than two is over before it begins again.
+        A mover of more than two rows ends before it wraps around.
         """
         if self.rows > 2:
             return self.step, self.step
@@ -60,11 +60,11 @@ class Movement(NamedTuple):
 
 
 class Iterations:
-    """Steps that are done up to ``count`` times, with arrays that move on with each iteration.
+    """Steps repeated up to ``count`` times, with arrays that move in each iteration.
 
-    Its arrays are those of all steps, one behind the other, as they are in the first iteration, and
-    then the movers. ``movements`` tell for each array of each step how it moves, or None. Movers
-    that are ``fleeting`` are read in the iteration alone that has written them.
+    Its arrays are those of all steps, concatenated, as they are in the first iteration, and
+    then the movers. ``movements`` has the movement of each array of each step, or None. Movers
+    in ``fleeting`` are only read in the iteration that has written them.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Iterations:
         self.size = ends[-1]
 
     def natives(self, arrays: Arrays) -> list[NativeCall | None]:
-        """What does the steps in machine code, for arrays like these."""
+        """The machine code calls of the steps, for arrays like these."""
         rows = [arrays[span] for span in self.spans]
         written = [
             a for step, row in zip(self.steps, rows, strict=True) for a in row[step.inputs :]
@@ -97,9 +97,9 @@ class Iterations:
         return found
 
     def one_by_one(self, arrays: Arrays, start: int, limit: int) -> int:
-        """Do iterations step by step, in Python; gives the one that is reached, or where it ends.
+        """Run iterations step by step, in Python; returns the next one, or where it ends.
 
-        Movers that are fleeting show the iterations from 0 on.
+        Fleeting movers hold the iterations from 0 on.
         """
         strides = [a.strides[0] for a in arrays[self.size :]]
         for i in range(start, limit):
@@ -115,10 +115,10 @@ class Iterations:
 
 
 class Loop(Iterations):
-    """Steps that are done ``count`` times, as a step of a segment that writes all of its arrays."""
+    """Steps repeated ``count`` times, as a step of a segment that writes all of its arrays."""
 
     def as_step(self, node: Any) -> SegmentStep:
-        """It, for a node of the plan's graph."""
+        """The loop as a step, for a node of the plan's graph."""
         return SegmentStep(node, 0, self._call, self._native)
 
     def _call(self, inputs: Arrays, outputs: Arrays) -> None:
@@ -136,17 +136,17 @@ class NativeLoop:
     def __init__(self, loop: Iterations, arrays: Arrays) -> None:
         self.loop, self._natives = loop, loop.natives(arrays)
         self._movers = like(*arrays[loop.size :])
-        # What is packed once for all iterations has to stay where it is.
+        # Data packed once for all iterations must not move.
         self._sizes = [0 if n is None else launch.whole_lines(n.workspace) for n in self._natives]
         self.workspace = sum(self._sizes)
 
     def member(self, rows: int) -> None:
-        """It is part of no chain."""
+        """None: it is part of no chain."""
 
     def new_jobs(self, step: int, workspace: int, laps: Laps | None = None) -> list[Any] | None:
-        """What does all iterations, a LoopJob or Unrolled; None where Python has to help.
+        """All iterations as a LoopJob or Unrolled; None if Python is needed.
 
-        ``laps`` are to note how long each of the loop's steps takes.
+        ``laps`` record the time of each of the loop's steps.
         """
         found: list[jobs.Job] = []
         for number, native in enumerate(self._natives):
@@ -174,7 +174,7 @@ class NativeLoop:
         return [made]
 
     def _moves(self, job: jobs.Job) -> list[Move]:
-        """How the addresses of a job's arrays move on."""
+        """The movements of the addresses of a job's arrays."""
         own, found = self.loop.movements[job.step], []
         for operand, place in enumerate(job.places):
             movement = own[place]
@@ -195,7 +195,7 @@ class NativeLoop:
 
 
 class Unrolled:
-    """Jobs of all iterations in a row, to be those of a team; ``each`` has its ``offsets``."""
+    """Jobs of all iterations in sequence, for a team; ``each`` has its ``offsets``."""
 
     flags, prepares = None, False
 
@@ -212,7 +212,7 @@ class Unrolled:
         every = [_Repeated(job, count, own) for job, own in pairs]
         rows = np.stack([own.addresses for own in every], axis=1)
         self.frames = {job: own.frames for job, own in zip(each, every, strict=True)}
-        """Those of each job, one for each iteration."""
+        """The jobs for each original one, one for each iteration."""
         none = (ctypes.c_int64 * 0)()
         look = jobs.Job(0, (ctypes.c_int64 * 1)(), none, movers, step=step)
         self.run = [job.address for job in once] + rows.ravel().tolist()
@@ -237,11 +237,11 @@ class _Repeated:
             self._words[:, column] = launch.address(block) + np.arange(count) * block.strides[0]
         self._words[:, jobs.HEAD_WORDS + size : jobs.HEAD_WORDS + 2 * size] += offsets
         self.addresses = launch.address(self._words) + np.arange(count) * self._words.strides[0]
-        self._job = job  # it holds what all of them use
+        self._job = job  # keeps shared data alive
 
 
 def _moved(array: Any, offset: int) -> Any:
-    """An array of the same shape and strides, so many bytes further on in the memory."""
+    """An array of the same shape and strides, this many bytes further in the same memory."""
     low = sum(min(s * (n - 1), 0) for s, n in zip(array.strides, array.shape, strict=True))
     high = sum(max(s * (n - 1), 0) for s, n in zip(array.strides, array.shape, strict=True))
     start = array.ctypes.data + offset + low
@@ -253,17 +253,17 @@ def _moved(array: Any, offset: int) -> Any:
 
 
 class Test(NamedTuple):
-    """A step that ends a loop where a bool is false."""
+    """A step that ends a loop if a bool is false."""
 
     inputs: tuple[Any, ...]
-    """What stands for the bool."""
+    """The value of the bool."""
     outputs: tuple[Any, ...]
     """None."""
     source: Any
     """The user's line."""
 
     def as_step(self) -> SegmentStep:
-        """As a step of a loop, which looks at the bool itself where Python does the steps."""
+        """The test as a step of a loop; it reads the bool itself if Python runs the steps."""
         return SegmentStep(self, 1, lambda inputs, outputs: None, lambda *given: _NativeTest())
 
 
@@ -273,7 +273,7 @@ class _NativeTest:
     workspace, movable, chain_rows = 0, False, None
 
     def member(self, rows: int) -> None:
-        """It is part of no chain."""
+        """None: it is part of no chain."""
 
     def new_jobs(self, step: int, workspace: int) -> list[jobs.Job]:
         """Its one job."""

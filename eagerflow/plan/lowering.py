@@ -9,11 +9,11 @@
         return loss, W_next
 
 Names are like those of the graph's values, but made here of ASCII letters, digits and underscores;
-no other word of the graph's author is in the text: what is no small number goes by a name.
-What a step writes lies in a buffer of the plan where it can; what leaves the plan is allocated
-anew on each run. Kernels that update Variables in place are only made ready here (``commit``),
-and run in one call when nothing else is left to do. What is different on other devices than the
-host is in ``device_lowering``.
+no other text of the graph's author is in it: anything but small numbers is referred to by name.
+Results of steps are in buffers of the plan if possible; values that leave the plan are
+newly allocated on each run. Kernels that update Variables in place are only prepared here
+(``commit``), and run in one call at the end. Differences for devices other than the
+host are in ``device_lowering``.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
 
-MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
+MIN_DELETED_BYTES = 1 << 15  # arrays from this size are deleted after their last use
 PROGRAM_NAMES = frozenset(
     {"asarray", "buffers", "commit", "empty", "int", "max", "min", "publish", "range", "replay"}
 )
 RESERVED = PROGRAM_NAMES | frozenset((*keyword.kwlist, *keyword.softkwlist))
-IDENTIFIER = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # that Python does not normalize
+IDENTIFIER = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # not normalized by Python
 MAX_NAME_LENGTH = 80  # letters
 MAX_NESTED_BLOCKS = 16  # loops and branches inside each other in a function; Python takes 20 loops
 
 
 class Program:
-    """The text of a plan in the making: lines, where they come from, and what they refer to."""
+    """The text of a plan during lowering: lines, their origins, and the objects they refer to."""
 
     def __init__(
         self, device: Device, order: Callable[[Graph], Sequence[Step]], exact: bool
@@ -76,31 +76,31 @@ class Program:
         own = device.backend
         self.segments = own.host and not exact and has_segments()
         self.module = None if own.host or exact or not own.fuses else own.kernel_module()
-        self.straight: set[Value] = set()  # values known to lie in row-major order
+        self.straight: set[Value] = set()  # values known to be in row-major order
         self.lines: list[str] = []
         self.places: list[Step | None] = []  # of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
-        # For small arrays the pool would ask NumPy as well, in three times the time.
+        # For small arrays the pool would call NumPy as well, in three times the time.
         self.globals["empty"] = np.empty if own.host else own.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any, Order]] = {}
         self.renewals: dict[str, tuple[tuple[int, ...], Any]] = {}  # shapes and dtypes by name
         self.names: dict[Value, str] = {}
-        self.constants: list[Any] = []  # the arrays whose memory those of the graph are in
+        self.constants: list[Any] = []  # arrays that own the memory of the graph's constants
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
-        self.published: dict[Value, int] = {}  # what is told as soon as it is made
-        self.memory: Mapping[Value, Callable[..., Any]] = {}  # what gives that of some finals
+        self.published: dict[Value, int] = {}  # values passed on as soon as they are computed
+        self.memory: Mapping[Value, Callable[..., Any]] = {}  # allocators of some finals
         self.products: list[ProductChoice] = []
-        self._own: set[str] = set()  # names that were given
+        self._own: set[str] = set()  # names in use
         self._free_name = FreeNames(RESERVED).take
         self._known: dict[Any, str] = {}
-        self.keywords = {"out"}  # names of arguments in calls
+        self.keywords = {"out"}  # keyword names in calls
         self.parts: list[tuple[list[str], list[Step | None]]] = []  # functions beside replay
 
     def name(self, base: str) -> str:
-        """A free identifier like ``base``, of ASCII letters, digits and underscores alone."""
+        """A free identifier like ``base``, of ASCII letters, digits and underscores only."""
         if not IDENTIFIER.fullmatch(base) or len(base) > MAX_NAME_LENGTH:
             plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:MAX_NAME_LENGTH]).lstrip("_")
             start = "" if plain[:1].isalpha() else "v"
@@ -115,14 +115,14 @@ class Program:
         return self._own | PROGRAM_NAMES | self.keywords
 
     def argument(self, key: str) -> str | None:
-        """How an attribute's name is written before its value; None where it cannot be."""
+        """The text of an attribute's name before its value; None if it cannot be a keyword."""
         if not IDENTIFIER.fullmatch(key):
             return None
         self.keywords.add(key)
         return f"{key}="
 
     def local(self, value: Value) -> str:
-        """The local name of a value, which is given now."""
+        """The local name of a value, assigned now."""
         found = self.names[value] = self.name(value.name.lstrip("_"))
         return found
 
@@ -158,14 +158,14 @@ class _Pending:
     def __init__(self) -> None:
         self.steps: list[Any] = []
         self.names: list[str] = []  # of the tuples of their arrays
-        # Of the last one: its line, and how what it reads and what it makes are written.
+        # Of the last step: its line, and the texts of its inputs and outputs.
         self.last = (0, "", "")
-        self.roots: set[Value] = set()  # what stands for the values that they make
-        self.gone: list[str] = []  # names of arrays that can go when the segment is over
+        self.roots: set[Value] = set()  # roots of the values that they make
+        self.gone: list[str] = []  # names of arrays to delete after the segment
 
 
 def _is_view(lifetimes: Lifetimes, value: Value) -> bool:
-    """Whether a value may be in the memory of another one."""
+    """Whether a value may share the memory of another one."""
     if value.node is None or lifetimes.root(value) is not value:
         return True
     return value.node.op.family in ("control", "custom")
@@ -190,12 +190,12 @@ class Lowering:
         ends = graph.all_inputs(), graph.all_outputs()
         self.lifetimes = Lifetimes(steps, *ends, is_loop if program.segments else None)
         self.memory = {self.lifetimes.root(v): own for v, own in program.memory.items()}
-        self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
-        self.sizes: dict[Value, int] = {}  # bytes of what was written there
-        self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
+        self.held: dict[Value, Buffer] = {}  # by the root of the values' group
+        self.sizes: dict[Value, int] = {}  # bytes written there
+        self.loose: dict[Value, list[str]] = {}  # names of arrays allocated by a step
         self.pending = _Pending()
         self.layouts = Layouts()
-        self.placed: dict[Value, str] = {}  # where values go that have their place already
+        self.placed: dict[Value, str] = {}  # destinations of values that have one already
         self.native = native_steps(steps) if program.segments else set()
 
     def run(self) -> None:
@@ -204,7 +204,7 @@ class Lowering:
         self.flush()
 
     def write_steps(self) -> None:
-        """Write all steps, but for the call of the segment at the end."""
+        """Write all steps, except for the final call of the last segment."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
                 self._control(step)
@@ -216,7 +216,7 @@ class Lowering:
             self._release(number)
 
     def publish(self, step: Step) -> None:
-        """Tell of what a step has made, where a sink waits for it."""
+        """Pass on results of a step that are published."""
         published = self.program.published
         for value in step.outputs if published else ():
             if value in published:
@@ -225,11 +225,11 @@ class Lowering:
                 self.program.write(line, step, self.depth)
 
     def outgoing(self, value: Value) -> str:
-        """How a value is written that others keep."""
+        """The text for a value that leaves the plan."""
         return self.text(value)
 
     def _control(self, node: Node) -> None:
-        """A branch or loop; in a function of its own where it is deep inside of others."""
+        """Write a branch or loop; in a separate function if deeply nested."""
         write, program = CONTROL[node.op.name], self.program
         texts = [self.text(x) for x in node.inputs]
         if self.depth <= MAX_NESTED_BLOCKS:
@@ -250,7 +250,7 @@ class Lowering:
         program.write(f"{made} = {name}{given}" if node.outputs else f"{name}{given}", node, depth)
 
     def body(self, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
-        """Write a body whose inputs have these names; gives the names of its results."""
+        """Write a body with these names for its inputs; returns the names of its results."""
         inner = Lowering(self.program, graph, self.program.order(graph), depth)
         self.program.names.update(zip(graph.inputs, given, strict=True))
         inner.run()
@@ -269,7 +269,7 @@ class Lowering:
         return f"{name}({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 
     def text(self, x: Any) -> str:
-        """How a node's input is written."""
+        """The text for a node's input."""
         if type(x) is not Value:
             return _literal(x) or self.program.known("number", x, ("number", repr(x), type(x)))
         found = self.program.names.get(x)
@@ -285,9 +285,9 @@ class Lowering:
     def place_for(
         self, value: Value, number: int, reuse: Sequence[Any] = (), order: Order = ()
     ) -> str | None:
-        """Memory of the plan for a value that a step writes; None where it leaves the plan.
+        """Memory of the plan for a step's result; None if it leaves the plan.
 
-        ``reuse`` are inputs in whose place it may be written, if they are not needed any more;
+        ``reuse`` are inputs that it may overwrite, if they are not needed any more;
         ``order`` is that of its axes in memory, if it is not row-major.
         """
         lifetimes = self.lifetimes
@@ -300,7 +300,7 @@ class Lowering:
                 continue
             above = lifetimes.root(given)
             held = self.held.get(above)
-            # What is given may be a view of less, broadcast.
+            # An entry may be a broadcast view of a smaller array.
             if held is not None and lifetimes.last[above] == number and self.sizes[above] == size:
                 del self.held[above]
                 self.held[root], self.sizes[root] = held, size
@@ -310,7 +310,7 @@ class Lowering:
         return self.program.buffer(value, buffer, order)
 
     def _release(self, number: int) -> None:
-        """Give back the memory of what no later step needs."""
+        """Free the memory of values that no later step needs."""
         gone: list[str] = []
         for root in self.lifetimes.ending[number]:
             if root in self.lifetimes.kept:
@@ -324,7 +324,7 @@ class Lowering:
             self._delete()
 
     def _delete(self) -> None:
-        """Let go of arrays that no step needs any more."""
+        """Delete arrays that no step needs any more."""
         if self.pending.gone:
             self.program.write(f"del {', '.join(self.pending.gone)}", None, self.depth)
             self.pending.gone = []
@@ -332,7 +332,7 @@ class Lowering:
     # Segments ------------------------------------------------------------------------------------
 
     def add(self, step: Any, name: str, given: list[str], made: list[str]) -> None:
-        """Let what has a ``step`` be one of a segment, with arrays of these names."""
+        """Add a step to the pending segment, with arrays of these names."""
         pending, program = self.pending, self.program
         pending.steps.append(step)
         pending.names.append(program.name(name))
@@ -342,7 +342,7 @@ class Lowering:
         pending.roots.update([self.lifetimes.root(x) for x in step.step.outputs])
 
     def flush(self) -> None:
-        """Write the call of the steps that wait; a kernel alone is called where it stands."""
+        """Write the call of the pending steps; a single kernel is called directly."""
         program, pending = self.program, self.pending
         self.pending = _Pending()
         self.pending.gone = pending.gone
@@ -359,7 +359,7 @@ class Lowering:
         self._delete()
 
     def is_call(self, step: Any) -> bool:
-        """Whether a step alone is called as it is, and is no segment."""
+        """Whether a single step is called directly, without a segment."""
         return isinstance(step, FusedKernel)
 
     def segment(self, steps: list[Any]) -> Any:
@@ -367,7 +367,7 @@ class Lowering:
         return Segment(steps)
 
     def results(self) -> list[str]:
-        """What the program gives: copies of constants, and of small parts of large arrays."""
+        """The results of the program: copies of constants, and of small parts of large arrays."""
         program, finals = self.program, self.graph.all_outputs()
         if not program.device.backend.host:
             return [self.unshared(x) for x in finals]
@@ -380,12 +380,12 @@ class Lowering:
         return [f"{own}({t}, {known})" if p else t for t, p in zip(texts, parts, strict=True)]
 
     def unshared(self, value: Value) -> str:
-        """How a result on a device is written: as a copy, where all calls would give one array."""
+        """The text for a result on a device: a copy if all calls would return one array."""
         is_constant = self.lifetimes.root(value).constant is not None
         return f"{self.text(value)}.copy()" if is_constant else self.text(value)
 
     def _is_part(self, value: Value) -> bool:
-        """Whether a result may be a constant, or a view of memory that is not all its own."""
+        """Whether a result may be a constant, or a view of a part of its memory."""
         node = value.node
         if node is None:
             return value.constant is not None
@@ -395,12 +395,12 @@ class Lowering:
         if number >= node.attributes["carries"]:
             return False
         rows, inner = scan_length(node), Lifetimes(body.nodes, body.inputs, body.outputs)
-        # Its last states may lie behind those of all iterations, or be what the body was given.
+        # Its last carries may be the end of a row for each iteration, or an input of the body.
         is_large = rows * nbytes(value) > MAX_SPARE_BYTES
         return is_large or not rows or _is_view(inner, body.outputs[number])
 
     def waits(self, x: Any) -> bool:
-        """Whether an input of a step is made by a segment that is not written yet."""
+        """Whether an input of a step is made by the pending segment."""
         return type(x) is Value and self.lifetimes.root(x) in self.pending.roots
 
     def _shows(self, node: Node) -> bool:
@@ -452,11 +452,11 @@ class Lowering:
         self.assign(node, call)
 
     def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
-        """A node as a step of a segment."""
+        """Add a node as a step of a segment."""
         if node.op.name in PRODUCTS:
             self.choose(node, "generated kernel", why_generated(node))
         values = list(node.values())
-        if into.call is None:  # a kernel's arrays are told apart by where they begin
+        if into.call is None:  # a kernel's arrays are distinguished by their addresses
             values = list(dict.fromkeys(values))
         given = [self.text(x) for x in values]
         order = self.layouts.order(values[0]) if into.like_first else ()
@@ -465,12 +465,12 @@ class Lowering:
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
     def choose(self, node: Node, way: str, reason: str) -> None:
-        """Note what multiplies, for a caller."""
+        """Note how a product is computed, for a caller."""
         choice = ProductChoice(node.outputs[0].name, node, way, reason)
         self.program.products.append(choice)
 
     def place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
-        """The name of an array that a step is to write into: of the plan, or allocated here."""
+        """The name of the output array of a step: of the plan, or allocated here."""
         if value in self.placed:
             self.program.names[value] = self.placed[value]
             self.layouts.add(value)
@@ -490,7 +490,7 @@ class Lowering:
         more = node.attributes
         own: tuple[Any, ...] = ("kernel", node.op, kind, said(node))
         keys = [self.program.argument(key) for key in more]
-        if None in keys:  # a name in letters of other languages stays out of the text
+        if None in keys:  # a name in other scripts stays out of the text
             kernel, more, keys, own = partial(kernel, **more), {}, [], ("kernel", node)
         name = self.program.known(f"_{node.op.name}", kernel, own)
         pairs = zip(keys, more.items(), strict=True)
@@ -498,11 +498,11 @@ class Lowering:
         return f"{name}({', '.join(given)})"
 
     def _keeps_order(self, node: Node) -> bool:
-        """Whether results lie in row-major order, as they do in memory of the plan's.
+        """Whether results are in row-major order, as in memory of the plan.
 
         NumPy gives the result of an element-wise function the order of its arguments, and sums
-        round by the order of what they add up. So an exact plan takes memory of its own only for
-        what has that order eagerly as well.
+        round by the order of their terms. So an exact plan uses its own memory only for
+        results that have that order in eager code as well.
         """
         program = self.program
         if not program.exact:
@@ -520,7 +520,7 @@ class Lowering:
         return value.constant is not None and value.constant._array.flags.c_contiguous
 
     def attribute(self, key: str, value: Any) -> str:
-        """How an attribute is written: as a number, or as a name of what it is."""
+        """The text for an attribute: a number, or a name of the object."""
         return _literal(value) or self.program.known(f"{key}_", value, ("attribute", id(value)))
 
     def _into(
@@ -533,21 +533,21 @@ class Lowering:
         if place is None:
             self.assign(node, f"{name}({', '.join(given)})")
             return
-        self.flush()  # the memory may be that of an array that a step still has to read
+        self.flush()  # a pending step may still have to read that memory
         into = f"out={place}" if kernel in _BY_KEYWORD else place
         call = f"{name}({', '.join([*given, into])})"
         if not value.shape:
-            call = f"asarray({call})"  # NumPy may give a scalar beside the array that it fills
+            call = f"asarray({call})"  # NumPy may return a scalar instead of the array it fills
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
 
     def assign(self, node: Node, call: str) -> None:
-        """A line that gives names to what a call returns."""
+        """Write a line that assigns the results of a call to names."""
         program = self.program
         names = [program.local(v) for v in node.outputs]
         if len(names) == 1 and node.op.outputs == 1:
             (value,) = node.outputs
             if not value.shape and node.op.family != "shape":
-                call = f"asarray({call})"  # NumPy gives scalars where no axis is left
+                call = f"asarray({call})"  # NumPy returns scalars if no axis is left
             program.write(f"{names[0]} = {call}", node, self.depth)
         else:
             program.write(f"{', '.join(names)}{',' * (len(names) == 1)} = {call}", node, self.depth)
@@ -557,13 +557,13 @@ class Lowering:
         self._let_go(node.outputs, names, node.op.name in LATE)
 
     def _let_go(self, values: Sequence[Value], names: list[str], late: bool = False) -> None:
-        """Note arrays that a step has allocated, to be deleted when no step needs them."""
+        """Note arrays allocated by a step, to be deleted after their last use."""
         for value, name in zip(values, names, strict=True):
             if late or nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
-        """A region, which writes into the memory it is given: a call, or a step of a segment."""
+        """Write a region, which has output arguments: as a call, or a step of a segment."""
         program = self.program
         program.kernels.append(fused)
         if fused in self.updates:
@@ -591,13 +591,13 @@ class Lowering:
         self.add(own, fused.name, given, made)
 
     def write_check(self, fused: FusedKernel, call: Any, given: list[str]) -> None:
-        """The look at labels, which are there before the segment begins."""
+        """Write the check of labels, which exist before the segment begins."""
         if fused.checks:
             check = self.program.known(f"_check_{fused.name}", call.check)
             self.program.write(f"{check}({tuple_of(given)})", fused, self.depth)
 
     def _update(self, step: Step, base: str) -> None:
-        """A step that is done when all else has been, over the old values of Variables."""
+        """Write a step deferred to the commit, which overwrites the old values of Variables."""
         self.flush()
         program, update = self.program, self.updates[step]
         update.number = len(program.updates)
@@ -609,14 +609,14 @@ class Lowering:
 
 
 class _NodeCall:
-    """A node that writes its results where they are to be.
+    """A node that writes its results into given arrays.
 
     It is called with arrays of ``values``: all of the node's, or each of them once.
     """
 
     def __init__(self, node: Node, into: Into, kernel: Any, values: list[Value]) -> None:
         self.into, self.kernel, self.attributes = into, kernel, node.attributes
-        # Whether the second of its arrays is known, and no other code can write it.
+        # Whether its second array is constant, and no other code can write it.
         constant = values[1].constant if len(values) == 2 else None
         self._is_constant = constant is not None and not is_shared(constant._array)
         numbers = count()
@@ -626,7 +626,7 @@ class _NodeCall:
         ]
 
     def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """What does it in machine code, for arrays that lie like these; or None."""
+        """The machine code call for arrays of these layouts; or None."""
         found = self.into.native(*self._arguments(inputs), *outputs)
         if self._is_constant and isinstance(found, FixedProduct):
             return found.held(inputs[1])
@@ -655,11 +655,11 @@ class _NodeCall:
 
 
 _BY_KEYWORD = (np.maximum, np.minimum)
-"""Functions that want to be told the memory they write into by name; others are faster without."""
+"""Functions that need their output as a keyword; others are faster without."""
 
 
 def _literal(value: Any) -> str | None:
-    """A number, None or a tuple of these as it is written in a program; None for all else."""
+    """A number, None or a tuple of these as program text; None for everything else."""
     cls = type(value)
     if value is None or cls is bool or (cls is int and -(2**63) <= value < 2**64):
         return repr(value)

@@ -1,4 +1,4 @@
-"""The lines of loops in machine code: a scan, or a while_loop, all of whose steps have it.
+"""Program text of loops in machine code: a scan, or a while_loop, with all of its steps compiled.
 
     ring = empty((2, 3, 6), float32)
     h_0 = ring[0, ...]
@@ -10,7 +10,7 @@
     h_next = ring[0, ...]
     _segment((loop,))
 
-How arrays move on with each iteration is in ``loops``.
+The movement of arrays between iterations is in ``loops``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from eagerflow.plan.loop_buffers import (
 from eagerflow.plan.loops import Loop, Movement, Test
 from eagerflow.plan.while_loops import WhileLoop
 
-ITERATIONS = 16  # of a while_loop in one call that several threads share; an even number
+ITERATIONS = 16  # of a while_loop in one call shared by threads; an even number
 
 
 class _LoopWriter:
-    """Writes the arrays of a loop's first iteration, and the call that does all of them.
+    """Writes the arrays of a loop's first iteration, and the call that runs all iterations.
 
-    ``carries`` is how many values of the ``body`` are carried from iteration to iteration.
+    ``carries`` is the number of values of the ``body`` carried from iteration to iteration.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class _LoopWriter:
         self.program.write(line, self.node, self.lowering.depth)
 
     def row(self, value: Value, mover: str, movement: Movement) -> str:
-        """The row of a mover that a value is in the first iteration."""
+        """The row of a mover that holds a value in the first iteration."""
         self.moving[value] = movement
         name: str = self.program.local(value)
         self.write(f"{name} = {mover}[{movement.row(0)}, ...]")
         return name
 
     def written(self, value: Value, mover: str, movement: Movement, by_step: bool) -> str:
-        """Let a row of a mover be what a step writes a value to, or what it is copied to."""
+        """Make a row of a mover the output of a step, or the target of a copy of it."""
         if by_step:
             name = self.placed[value] = self.row(value, mover, movement)
             return name
@@ -85,7 +85,7 @@ class _LoopWriter:
         return name
 
     def ring(self, i: int, rows: int, before: Movement, by_step: bool) -> None:
-        """A ring of so many rows for a carry, which begins with the first one."""
+        """A ring of this many rows for a carry, starting with the first one."""
         value, after = self.body.inputs[i], self.body.outputs[i]
         ring = self.program.name("ring")
         self.write(f"{ring} = {self.lowering.new(value, rows)}")
@@ -95,7 +95,7 @@ class _LoopWriter:
         self.written(after, ring, before._replace(first=before.row(1)), by_step)
 
     def begin(self, value: Any, given: str, row: str) -> None:
-        """Let a carry begin with a value, which a step may still have to make."""
+        """Initialize a carry with a value, which a step may still have to compute."""
         if not self.lowering.waits(value):
             self.write(f"{row}[...] = {given}")
             return
@@ -103,7 +103,7 @@ class _LoopWriter:
         self.lowering.add(copy.as_step(), "copy", [given], [row])
 
     def add(self, graph: Graph, steps: Sequence[Step]) -> None:
-        """Write the steps of a graph, and those that stand behind them."""
+        """Write the steps of a graph, and the copies after them."""
         inner = type(self.lowering)(self.program, graph, steps, self.lowering.depth)
         inner.placed, inner.native = self.placed, {*steps}
         inner.write_steps()
@@ -122,18 +122,18 @@ class _LoopWriter:
         return [*(f"*{name}" for name in self.names), *self.movers]
 
     def end(self) -> None:
-        """Let go of the names of the first iteration's arrays."""
+        """Delete the names of the first iteration's arrays."""
         self.write(f"del {', '.join([*self.gone, *self.placed.values()])}")
 
     def last_carry(self, i: int, row: str) -> None:
-        """Give a carry's name to a row of its ring."""
+        """Assign a carry's name to a row of its ring."""
         value = self.node.outputs[i]
         name = self.program.local(value)
         self.write(f"{name} = {self.rings[i][0]}[{row}, ...]")
         self.keep(value, name)
 
     def keep(self, value: Value, name: str) -> None:
-        """Let go of an array as soon as no step needs it, if it is none of the plan's."""
+        """Delete an array after its last use, unless it is the plan's."""
         self.lowering.layouts.add(value)
         if name in self.program.arrays:
             return
@@ -145,7 +145,7 @@ class _LoopWriter:
 
 
 def native_scan(lowering: Any, node: Node, given: Sequence[str]) -> bool:
-    """Write a scan as a step of a segment, if it has machine code; whether that was done."""
+    """Write a scan as a step of a segment, if it has machine code; False if not."""
     rings = scan_rings(node) if lowering.program.segments else None
     if rings is None:
         return False
@@ -174,14 +174,14 @@ class _ScanWriter(_LoopWriter):
         self.first = count - 1 if self.reverse else 0
 
     def _along(self, mover: str) -> Movement:
-        """The movement from row to row of what has one for each iteration."""
+        """The movement of an array with a row for each iteration."""
         self.movers.append(mover)
         return Movement(len(self.movers) - 1, self.first, self.step, self.count)
 
     def sequences(self) -> None:
-        """The rows that are read, and what is the same in all iterations."""
+        """Add the rows to read, and loop invariants."""
         end = self.split + self.node.attributes["sequences"]
-        for value, name in zip(  # noqa: B905 (what is the same comes behind)
+        for value, name in zip(  # noqa: B905 (invariants come after)
             self.body.inputs[self.split : end], self.given[self.split : end]
         ):
             self.row(value, name, self._along(name))
@@ -195,7 +195,7 @@ class _ScanWriter(_LoopWriter):
             self.ring(i, rows, Movement(len(self.movers), start, step, rows), rings.written[i])
 
     def results(self, rings: Rings) -> None:
-        """The results with a row for each iteration that are no rings."""
+        """Add the results with a row for each iteration that are no rings."""
         pairs = zip(self.body.outputs[self.split :], self.node.outputs[self.split :], strict=True)
         for (value, whole), row in zip(pairs, rings.rows, strict=True):
             if isinstance(row, bool):
@@ -203,13 +203,13 @@ class _ScanWriter(_LoopWriter):
                 self.written(value, name, self._along(name), row)
 
     def call(self) -> None:
-        """The step that does all iterations."""
+        """Add the step that runs all iterations."""
         loop = Loop(self.steps, self.movements, self.count)
         self.lowering.add(loop.as_step(self.node), "loop", self.arrays(), [])
         self.end()
 
     def ends(self, rings: Rings) -> None:
-        """The last carries, and the results that are rings."""
+        """Write the last carries, and the results that are rings."""
         for i, (_, movement) in enumerate(self.rings):
             self.last_carry(i, str(movement.row(self.count)))
         rows = self.program.known("_rows", _rows)
@@ -227,7 +227,7 @@ class _ScanWriter(_LoopWriter):
 
 
 def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
-    """Write a while_loop as a call, if its steps have machine code; whether that was done."""
+    """Write a while_loop as a call, if its steps have machine code; False if not."""
     program, more = lowering.program, node.attributes
     if not program.segments:
         return False

@@ -1,8 +1,8 @@
-"""Owners: which values a run may write over, as nothing else can see them.
+"""Owners: values that a run may overwrite, as nothing else can see them.
 
 A Variable's mark says that its value was made for it alone and has not been read since (see
-``Variable._owner``); the runs that are going on say which Variables they use. A run asks for both
-in the one call in which it also writes.
+``Variable._owner``); active runs list the Variables they use. A run checks both
+in the same call that writes.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ class _Token:
 
 
 class _Run(weakref.ref[_Token]):
-    """A run that uses Variables' values, which have these identities."""
+    """A run that uses the values of the Variables with these ids."""
 
     __slots__ = ("reads", "thread")
 
     reads: frozenset[int]
     thread: int
 
-    __hash__ = object.__hash__  # that of a reference needs its object, which may be gone
+    __hash__ = object.__hash__  # a reference hashes by its object, which may be gone
     __eq__ = object.__eq__
 
 
 _runs: set[_Run] = set()
-"""Those that are going on: a run ends, however it does, with its token."""
+"""The active runs: a run ends, in any way, with its token."""
 
 _owner_of: Any = attrgetter("_owner")
 _reads_of: Any = attrgetter("reads")
 
 
 def begin_run(reads: frozenset[int]) -> _Token:
-    """A token: while it lives, no other run writes over values of the Variables of these ids.
+    """A token: while it lives, no other run overwrites values of the Variables with these ids.
 
-    It is taken before ``held_together`` gives the values.
+    It is taken before ``held_together`` returns the values.
     """
     token = _Token()
     run = _Run(token, _runs.discard)
@@ -58,9 +58,9 @@ def begin_run(reads: frozenset[int]) -> _Token:
 
 
 def owned(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[bool]:
-    """Which of these values, held by the Variables, may be written over by the run that has them.
+    """Flags of the values, held by the Variables, that the run holding them may overwrite.
 
-    They may until another reference is given out, which ``taken`` tells.
+    They are valid until another reference is given out, which ``taken`` reports.
     """
     return list(map(is_, map(_owner_of, variables), values))
 
@@ -68,18 +68,18 @@ def owned(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[bool]
 def taken(
     variables: Sequence[Variable], values: Sequence[Tensor], reads: frozenset[int]
 ) -> Callable[[], bool]:
-    """A call that tells whether values which were owned may not be written over any more.
+    """A call that returns whether some owned values must not be overwritten any more.
 
-    Because one was read or replaced, or because another run uses one of the Variables that the run
-    ``reads``. It is one call of functions in C, for one use.
+    That is the case if one was read or replaced, or if another run uses one of the Variables that
+    the run ``reads``. It is one call of functions in C, for one use.
     """
     used = map(reads.isdisjoint, map(_reads_of, chain.from_iterable((_runs,))))
-    others = map(gt, map(sum, (map(not_, used),)), (1,))  # the run itself is one of those
+    others = map(gt, map(sum, (map(not_, used),)), (1,))  # the run itself is one of these
     return partial(any, chain(map(is_not, map(_owner_of, variables), values), others))
 
 
 def _forget_runs() -> None:
-    # Of the other threads, which a child of a fork does not have.
+    # Runs of other threads, which do not exist in a forked child.
     _runs.difference_update([run for run in _runs if run.thread != get_ident()])
 
 

@@ -1,10 +1,10 @@
-"""Parts of Variables' values that are written when nothing can fail any more.
+"""Partial writes to Variables' values, made when nothing can fail any more.
 
-What a step of several plans gives for such a part, or one of eager calls, is no new value but what
-is to be written where: all that may be refused is looked at then. At the end the keeper of the
-values lets them be written; until then the old ones are there for all that reads them, and if the
-step fails they stay. A value with other references is copied first, and the copy is
-written over.
+The result of a step of several plans, or of eager calls, for such a part is no new value but a
+pending write of values to positions: everything that may be invalid is checked when it is made.
+At the end the owner of the values performs the writes; until then readers see the old values, and
+if the step fails, these stay. A value with other references is copied first, and the copy is
+overwritten.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from eagerflow.variable import Variable, read_together
 
 __all__ = ["PartWrite", "copied", "part_write_of", "put_with_parts", "written"]
 
-# Steps that are not captured read tables between their writes. So these are no matter of owners'
-# marks: references are counted. All that are known at that moment are held by objects, none by a
-# frame of the interpreter, and the same call asks whether the Variables still hold their Tensors.
+# Steps that are not captured read tables between their writes, so owners' marks do not apply, and
+# references are counted instead. All expected references at that time are held by objects, none by
+# an interpreter frame, and the same call checks that the Variables still hold their Tensors.
 KEPT_REFERENCES = 3
-"""Of the container that keeps an array, the PartWrite, and the list that is looked at."""
+"""Held by the container of an array, the PartWrite, and the checked list."""
 TENSOR_REFERENCES = 3
-"""Of the Variable, the list of old values here, and that of ``replace_values``."""
+"""Held by the Variable, the list of old values here, and that of ``replace_values``."""
 ARRAY_REFERENCES = 4
-"""Of the Variable's Tensor, the new one, the PartWrite, and the job that is to write."""
+"""Held by the Variable's Tensor, the new one, the PartWrite, and the writing job."""
 
 
 class PartWrite(NamedTuple):
-    """A value of which a part is to be written over: where runs of elements begin, and these."""
+    """A pending write to a part of a value: start indices of runs of elements, and the elements."""
 
     array: Any
     places: Any
@@ -50,21 +50,21 @@ class PartWrite(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of what is to be written, and of where."""
+        """The bytes of the new elements and their positions."""
         return int(self.places.nbytes + self.values.nbytes)
 
     @property
     def fits(self) -> bool:
-        """Whether the value may be written over where it is, if there is no other reference."""
+        """Whether the value may be overwritten in place, if there is no other reference."""
         array = self.array
         is_plain = type(array) is np.ndarray and array.flags.writeable and array.flags.c_contiguous
         return is_plain and not is_foreign(array) and not is_here(array)
 
 
 def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | None:
-    """What makes a PartWrite of the inputs of a graph's only node.
+    """A function that makes a PartWrite from the inputs of a graph's only node.
 
-    None where references cannot be counted.
+    None if references cannot be counted.
     """
     if not kernel.can_count():
         return None
@@ -86,7 +86,7 @@ def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | 
 
 
 def copied(value: Any) -> Any:
-    """A value as it will be, without a change to the one that is there."""
+    """The value after the write, without a change to the original."""
     if type(value) is not PartWrite:
         return value
     made = value._replace(array=np.array(value.array, order="C"))
@@ -95,10 +95,10 @@ def copied(value: Any) -> Any:
 
 
 def written(values: Sequence[Any]) -> list[Any]:
-    """Values of which those that are PartWrites are written now, if there are no other references.
+    """Values with all PartWrites performed, in place if there are no other references.
 
-    The caller keeps them, in one place each, and gives them to no other thread meanwhile.
-    Raises MemoryError, with nothing written, if there is none for copies.
+    The caller holds each of them once, and passes them to no other thread meanwhile.
+    Raises MemoryError, with nothing written, if copies do not fit in memory.
     """
     writes = {i: x for i, x in enumerate(values) if type(x) is PartWrite}
     if not writes:
@@ -116,10 +116,10 @@ def written(values: Sequence[Any]) -> list[Any]:
 def put_with_parts(
     variables: Sequence[Variable], tensors: Sequence[Tensor], parts: Mapping[Variable, PartWrite]
 ) -> bool:
-    """Give Variables Tensors, and write parts over the values of others, all in one moment.
+    """Give Variables Tensors, and write parts of the values of others, atomically.
 
-    Gives whether it was refused, and nothing changed: because other references hold what would be
-    written over, or another thread writes.
+    Returns True if it was rejected, with nothing changed: because of other references to the
+    values, or because another thread is writing.
     """
     old = read_together([*parts])
     if not all(t._array is x.array and x.fits for t, x in zip(old, parts.values(), strict=True)):
@@ -144,17 +144,17 @@ def put_with_parts(
 
 
 _idle: defaultdict[int, list[Any]] = defaultdict(list)
-"""By their number, what writes parts of several values and is at no work."""
+"""Idle teams for partial writes, by their number of values."""
 
 
 def _made(count: int, tensors: int = TENSOR_REFERENCES, arrays: int = ARRAY_REFERENCES) -> Any:
-    """Jobs, the team that does them, and a question for references to what they write over."""
+    """Jobs, the team that runs them, and a check for references to the values they overwrite."""
     jobs = [kernel.part_job() for _ in range(count)]
     return jobs, kernel.team(jobs), Holders(count, tensors, arrays)
 
 
 def _write(writes: Sequence[PartWrite]) -> None:
-    """Write all, in one call that needs no memory."""
+    """Perform all writes, in one call that allocates no memory."""
     jobs, team, _ = _made(len(writes))
     for job, one in zip(jobs, writes, strict=True):
         job.ready(*one)

@@ -1,4 +1,4 @@
-"""Plan: a graph made ready for given shapes, and run."""
+"""Plan: a graph compiled for given shapes, with its runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _numbers = itertools.count()
 
 
 class Frame:
-    """What one run at a time needs: buffers, a quiet context, and what ends it."""
+    """The state of one run at a time: buffers, a quiet context, and its commit."""
 
     __slots__ = ("buffers", "commit", "first", "run")
 
@@ -57,7 +57,7 @@ class Frame:
 
 
 def _buffers_of(program: Program) -> tuple[Any, ...]:
-    """What a program begins with: its arrays, in one block, and what gives new ones."""
+    """The first arguments of a program: its arrays, in one block, and its Renewals."""
     own, size = program.device.backend, program.pool.size
     block: Any = None
     first = 0
@@ -73,10 +73,10 @@ def _buffers_of(program: Program) -> tuple[Any, ...]:
 
 
 def _runner(device: Device) -> Callable[..., Any]:
-    """``run(f, *args)`` calls ``f`` quietly, and where arrays are made on the device.
+    """``run(f, *args)`` calls ``f`` with warnings off, and allocates arrays on the device.
 
-    What it has started last may still be at work in the memory of the run: where the next one is
-    not behind it in the same order of work, that is waited for.
+    Work started by the previous run may still use its memory: unless the next run is queued
+    after it on the same stream, it waits for that work.
     """
     run, own = quiet_runner(), device.backend
     if own.host:
@@ -108,13 +108,13 @@ def _array_in(block: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, 
 class Plan:
     """A graph as a straight-line program for concrete shapes on one device.
 
-    Made by ``graph.plan()``. ``order`` gives the steps of a graph, and of the bodies in it: its
-    nodes, some of them grown into regions, in an order in which they can run. ``run`` takes
-    arrays for the graph's entries, and gives those of its finals; nothing is checked or assigned.
-    Of values that are ``published`` it tells as soon as it has made them: the first of what it is
-    given then is a function that is called with the position of such a value and its array.
-    ``memory`` has what gives the memory of some finals on the host, called as ``np.empty`` is.
-    Several threads may run a plan at once: each run has buffers of its own. Errors of the ops
+    Made by ``graph.plan()``. ``order`` gives the steps of a graph, and of its bodies: its
+    nodes, some of them fused into regions, in a valid order of execution. ``run`` takes
+    arrays for the graph's entries, and returns those of its finals; nothing is checked or assigned.
+    Values in ``published`` are passed on as soon as they are computed: the first argument of the
+    program is then a function to call with the index of such a value and its array.
+    ``memory`` has allocators for some finals on the host, called like ``np.empty``.
+    Several threads may run a plan at once: each run has separate buffers. Errors of the ops
     name the user's line.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
@@ -125,7 +125,7 @@ class Plan:
     (array([0., 0., 0.], dtype=float32),)
     """
 
-    used = True  # of late, to the keeper of plans
+    used = True  # recently, for the cache of plans
 
     def __init__(
         self,
@@ -148,29 +148,29 @@ class Plan:
                 op=graph.name,
                 hint="work on smaller batches",
             ) from error
-        except raised_here(Exception) as error:  # rules of ops may meet anything
+        except raised_here(Exception) as error:  # rules of ops may raise any error
             raise CaptureError(
                 f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
             ) from error
         self.file = f"<eagerflow plan {next(_numbers)}>"
         self.shared = self._program.shared
-        """Which entries may share memory with what a run gives."""
+        """Entries that may share memory with results of a run."""
         self.updates = tuple(self._program.updates)
         """The steps that update Variables in place."""
         self._function = self._compile()
         self._frames: list[Frame] = []
         self.timed: Plan | None = None
-        """The same plan with a function that writes events, once there was a profile."""
+        """The same plan with event-writing functions, created by the first profile."""
 
     def __del__(self) -> None:
         function = getattr(self, "_function", None)
         if function is not None:
-            # It refers to itself, and to kernels with their arrays: they go with the plan.
+            # It refers to itself, and to kernels with their arrays: free them with the plan.
             function.__globals__.clear()
 
     def _compile(self) -> Any:
-        """The program's function, with its lines to be seen."""
-        # So that tracebacks show the lines, and debuggers step through them.
+        """The program's function, with its source lines registered."""
+        # For tracebacks and debuggers.
         shown = self.source()
         linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
@@ -182,7 +182,7 @@ class Plan:
     def source(self) -> str:
         """The program as text, with the user's line beside each step.
 
-        The lines are shown, and are no part of what runs.
+        The text is for display; it is not what runs.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> print(graph.plan(numerics="exact").source())
@@ -201,7 +201,7 @@ class Plan:
         return "\n".join(rows) + "\n"
 
     def explain(self) -> str:
-        """For each product of matrices what computes it, and why, with the user's line.
+        """For each matrix product, its implementation with the reason, and the user's line.
 
         >>> def products(x, w):
         ...     return ef.tanh(x @ w) @ ef.ones((64,))
@@ -220,7 +220,7 @@ class Plan:
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of the memory that one run of the plan uses for what it computes on the way."""
+        """Bytes of memory for intermediate values in one run of the plan."""
         return self._program.pool.size
 
     def run(
@@ -231,9 +231,9 @@ class Plan:
     ) -> tuple[Any, ...]:
         """The arrays of the graph's finals, from those of its entries.
 
-        ``finish`` gets them when nothing can fail any more, together with the ``Commit`` that has
-        kernels still to run where ``updates`` has any: then it has to call its ``replace``.
-        ``owned`` tells which Variables' values it may write over then; others are copied.
+        ``finish`` is called with them when nothing can fail any more, together with the ``Commit``
+        of pending kernels if ``updates`` has any: then it must call its ``replace``.
+        ``owned`` flags the Variables with values that it may overwrite; others are copied.
         """
         try:
             frame = self._frames.pop()
@@ -265,9 +265,9 @@ class Plan:
             ) from error
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
-        """What ``run`` does, as a plain call to step through: ``pdb.runcall(plan.function, x)``.
+        """``run`` as a plain call to step through: ``pdb.runcall(plan.function, x)``.
 
-        ``arrays`` are NumPy arrays for the entries, in the order in which ``source`` shows them.
+        ``arrays`` are NumPy arrays for the entries, in the order shown by ``source``.
         """
         frame = self._frame()
         commit = frame.commit
@@ -280,17 +280,17 @@ class Plan:
         return found
 
     def profile(self, arrays: Sequence[Any], rounds: int = 10) -> Profile:
-        """Where the time of so many ``rounds`` goes, step by step; numbers are those of one.
+        """A profile of ``rounds`` runs, step by step; figures are per run.
 
         ``arrays`` are as for ``run``; Variables keep their values. Raises ArgumentError for less
-        than one round, and what ``run`` raises.
+        than one round, and the errors of ``run``.
 
         >>> spec = ef.TensorSpec((64, 64), "float32")
         >>> plan = ef.capture.trace(lambda x: ef.tanh(x @ x), spec).plan()
         >>> [row.name for row in plan.profile([np.ones((64, 64), "float32")]).by("op")]
         ['...', ..., '...']
         """
-        with Profile():  # which makes ready what is timed
+        with Profile():  # prepares the steps to be timed
             self.run(arrays)
         with Profile(runs=rounds) as found:
             for _ in range(rounds):
@@ -298,11 +298,11 @@ class Plan:
         return found
 
     def rest(self) -> None:
-        """Give the buffers back; the next run takes others."""
+        """Release the buffers; the next run allocates others."""
         self._frames.clear()
 
     def release(self) -> None:
-        """Give the buffers back, and recordings of segments; the next runs make new ones."""
+        """Release the buffers, and recordings of segments; the next runs make new ones."""
         self.rest()
         for thing in self._program.globals.values():
             if isinstance(thing, DeviceSegment):
@@ -331,7 +331,7 @@ class Plan:
 
 
 def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
-    """The error of a step, if it is known which, with the op and the user's line."""
+    """The error of a step, if that is known, with the op and the user's line."""
     found: EagerflowError
     match error:
         case EagerflowError():
@@ -341,7 +341,7 @@ def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
         case _:
             kinds = {
                 TypeError: DTypeError,
-                OverflowError: DTypeError,  # a number that the dtype does not have
+                OverflowError: DTypeError,  # a number outside the range of the dtype
                 ValueError: ShapeError,
                 Exception: ArgumentError,
             }
@@ -354,7 +354,7 @@ def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
 
 
 def _named(place: Step, argument: str | None) -> str:
-    """The op of a step; in a region, the one that has an argument of this name."""
+    """The op of a step; in a region, the op with an argument of this name."""
     if isinstance(place, Node):
         return place.op.name
     return next((node.name for node in place.nodes if argument in node.op.data), place.name)

@@ -1,10 +1,10 @@
-"""What multiplies the matrices of a plan, and why: generated kernels, or NumPy with its BLAS.
+"""The implementation of a plan's matrix products: generated kernels, or NumPy with its BLAS.
 
-On a GPU it is cuBLASLt, or what CuPy takes.
+On a GPU it is cuBLASLt, or the library used by CuPy.
 
-A generated kernel does all products that it can: docs/decisions/0027-blas-or-ours.md has the
-measurements behind that rule. It knows shapes, dtypes and the steps beside a product, and no
-measurement of its own, so that a plan computes the same bits in every process.
+Generated kernels compute all products that they support: docs/decisions/0027-blas-or-ours.md has
+the measurements behind that rule. It depends on shapes, dtypes and neighbouring steps, not on
+measurements at run time, so that a plan computes the same bits in every process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from eagerflow.graph.ir import Node, place_of
 from eagerflow.op import Into
 
 MIN_NATIVE_FLOPS = 1 << 17
-"""Operations of a product that machine code does in short rows of such steps too."""
+"""Operations of a product that uses machine code even in short runs of such steps."""
 PRODUCTS = frozenset({"einsum", "integer_matmul", "matmul", "vecdot"})
 
 
 class ProductChoice(NamedTuple):
-    """A product of a plan: its name in the program, and what computes it."""
+    """A product of a plan: its name in the program, and its implementation."""
 
     name: str
     node: Node
@@ -31,16 +31,16 @@ class ProductChoice(NamedTuple):
     reason: str
 
     def words(self) -> tuple[str, str, str, str]:
-        """The name, what is multiplied, the way, the user's line."""
+        """The name, the factors, the implementation, and the user's line."""
         factors = [f"{x.dtype.name}{x.shape}" for x in self.node.values()]
         place = place_of(self.node.source) if self.node.source else ""
         return self.name, " · ".join(factors), f"{self.way}: {self.reason}", place
 
 
 def is_large(node: Node) -> bool:
-    """Whether a product is machine code wherever it stands.
+    """Whether a product uses machine code regardless of its neighbours.
 
-    Alone, a product with a vector waits for memory, whatever computes it.
+    A product with a vector is bound by memory, in any implementation.
     """
     return not _has_vector(node) and stated_cost(node).flops >= MIN_NATIVE_FLOPS
 
@@ -50,14 +50,14 @@ def _has_vector(node: Node) -> bool:
 
 
 def why_generated(node: Node) -> str:
-    """Why a generated kernel multiplies."""
+    """The reason for a generated kernel."""
     if is_large(node):
         return f"{stated_cost(node).flops:,} operations"
-    return "in one call with the steps beside it"
+    return "in one call with neighbouring steps"
 
 
 def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool) -> str:
-    """Why NumPy multiplies."""
+    """The reason for NumPy."""
     if exact:
         return "the plan is exact, and multiplies as eager code does"
     if not has_machine_code:
@@ -66,7 +66,7 @@ def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool
         return f"{node.op.name} has no kernel of its own"
     if into is None:
         return f"no kernel multiplies {next(node.values()).dtype.name}"
-    few = f"fewer than {MIN_SEGMENT_STEPS} steps beside each other have machine code"
+    few = f"fewer than {MIN_SEGMENT_STEPS} consecutive steps have machine code"
     if _has_vector(node):
         return f"a factor is a vector, and {few}"
     return f"{stated_cost(node).flops:,} operations are few, and {few}"

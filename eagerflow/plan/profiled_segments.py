@@ -1,10 +1,10 @@
-"""Segments that also write an event for each step, while a profile is open.
+"""Segments that write an event for each step while a profile is open.
 
-A segment stays one call of machine code: times are noted between its steps, by jobs that do nothing
-else (``stamps``). Its steps are neither run alone nor in another order. A chain, all of whose steps
-are done piece by piece, is one event. Of a loop each step is one event as well, for all iterations
-together, which stand one behind the other; but not where an iteration takes so little that reading
-the clock would count.
+A segment stays one call of machine code: dedicated jobs record times between its steps
+(``stamps``). Its steps are neither run separately nor reordered. A chain, whose steps
+run interleaved, is one event. Each step of a loop is one event as well, the sum over all
+iterations, and these events are consecutive; but not if an iteration is so short that reading
+the clock would matter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eagerflow.profiling.rows import Facts, Site, joined, place_of_code, step_fa
 
 
 class Aside(Site):
-    """Work that is no step's, by the name that it has in tables."""
+    """Work outside of steps, by its name in tables."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,12 +36,12 @@ class Aside(Site):
 
 
 PREPARING = Aside("(preparing the profile)")
-"""What a profile itself causes, when a plan runs under one for the first time."""
+"""Overhead of a profile when a plan first runs under one."""
 LEAVING = Aside("(waiting for threads that help)")
 
 
 class StepsSite(Site):
-    """Steps of a segment that are done together; mostly one."""
+    """Steps of a segment that run together; mostly one."""
 
     def __init__(self, steps: Sequence[Any], arrays: Sequence[Arrays]) -> None:
         self._parts = [
@@ -50,7 +50,7 @@ class StepsSite(Site):
         ]
 
     def facts(self, detail: Any) -> Facts:
-        """All of them as one, at their line, or at the one that they were called for."""
+        """All of them as one, at their line, or at the line of the call."""
         whole = joined(
             [
                 _region_facts(step, *sizes) if isinstance(step, Region) else step_facts(step)
@@ -61,24 +61,24 @@ class StepsSite(Site):
 
 
 class LoopSite(Site):
-    """A loop whose steps have events of their own."""
+    """A loop with separate events for its steps."""
 
     def __init__(self, node: Any) -> None:
         self.node = node
 
     def facts(self, detail: Any) -> Facts:
-        """The loop, without what its steps do."""
+        """The loop, without the work of its steps."""
         return step_facts(self.node)._replace(flops=0, bytes=0, is_call=True)
 
 
 class IterationsSite(Site):
-    """A step of a loop, all iterations together."""
+    """A step of a loop, summed over all iterations."""
 
     def __init__(self, step: Any, count: int) -> None:
         self.step, self.count = step, count
 
     def facts(self, detail: Any) -> Facts:
-        """The step, so many times."""
+        """The step, this many times."""
         found, count = step_facts(self.step), self.count
         return found._replace(calls=count, flops=count * found.flops, bytes=count * found.bytes)
 
@@ -89,12 +89,12 @@ def _sizes(row: Arrays) -> tuple[int, int]:
 
 
 def _region_facts(region: Region, size: int, elements: int) -> Facts:
-    """A region that stands for no node of a graph: one operation for each statement."""
+    """A region that belongs to no node of a graph: one operation for each statement."""
     return Facts(region.name, flops=len(region.body) * elements, bytes=size)
 
 
 class StampedLayout(Layout):
-    """A segment for arrays of certain strides, with times noted behind all of its steps."""
+    """A segment for arrays of certain strides, with times recorded after each step."""
 
     def __init__(
         self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
@@ -126,9 +126,9 @@ class StampedLayout(Layout):
             self.parts.append(_Note(self._stamps.note()))
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
-        """Do all steps, and write an event for each."""
+        """Run all steps, and write an event for each."""
         caller = sys._getframe(_FRAMES_TO_CALLER)
-        # Else it is a plan, whose steps know their lines.
+        # Otherwise it is a plan, whose steps know their lines.
         detail = origin(caller) if internal[caller.f_code.co_filename] else None
         self._stamps.reset()
         for inside in self._loops.values():
@@ -145,24 +145,24 @@ class StampedLayout(Layout):
 
 
 MIN_WATCHED_WORK = 20_000
-"""Operations and bytes of a step of a loop, on average, from which they are about a microsecond."""
+"""Operations and bytes of a step of a loop, on average, that take about a microsecond."""
 
 
 def _is_short(loop: Iterations) -> bool:
-    """Whether reading the clock would count beside a step of a loop."""
+    """Whether the cost of reading the clock would matter for a step of a loop."""
     found = [step_facts(own.step) for own in loop.steps]
     return sum(facts.flops + facts.bytes for facts in found) < MIN_WATCHED_WORK * len(found)
 
 
 class _Inside:
-    """The steps of a loop, in the order in which times are noted behind them."""
+    """The steps of a loop, in the order in which their times are recorded."""
 
     def __init__(self, loop: Iterations) -> None:
         self.laps = stamps.Laps(len(loop.steps))
         self._sites = [IterationsSite(own.step, loop.count) for own in loop.steps]
 
     def write(self, begin: int, end: int) -> None:
-        """Write an event for each, one behind the other."""
+        """Write an event for each, consecutively."""
         for number, taken in zip(self.laps.steps, self.laps.read(begin), strict=True):
             until = min(begin + max(taken, 0), end)
             log.write(begin, until, self._sites[number])
@@ -170,17 +170,17 @@ class _Inside:
 
 
 class _Note:
-    """A time that is noted between parts of a segment."""
+    """A time recorded between parts of a segment."""
 
     def __init__(self, note: Callable[[], None]) -> None:
         self._note = note
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
-        """It takes no arrays."""
+        """Do nothing: there are no arrays."""
         return 0
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
-        """Note the time."""
+        """Record the time."""
         self._note()
 
 

@@ -1,4 +1,4 @@
-"""Programs of plans: all of a graph's steps as one text, in memory that is planned for them."""
+"""Programs of plans: all of a graph's steps as one text, with planned memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lower(
 def lowering_of(
     program: Program, graph: Graph, steps: Sequence[Step], updates: dict[Step, Update]
 ) -> Lowering:
-    """What writes the steps of a whole graph."""
+    """The writer for the steps of a whole graph."""
     device = program.device
     if program.module is not None:
         more = device.backend.products(device.index) is not None
@@ -63,7 +63,7 @@ def lowering_of(
 
 
 def _join(program: Program) -> None:
-    """All functions of the program in one text, each with the arrays of the buffers at hand."""
+    """Join all functions of the program in one text, each with access to the buffers' arrays."""
     parts = [*program.parts, (program.lines, program.places)]
     program.lines, program.places = [], []
     for lines, places in parts:

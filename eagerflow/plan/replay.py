@@ -1,7 +1,7 @@
-"""Replay: a graph run on tensors again and again, with a plan for each set of sizes.
+"""Replay: a graph run repeatedly on tensors, with a plan for each set of sizes.
 
-The Variables that the graph reads give their values when a run begins, and those that it assigns
-have their new ones when it has ended without an error.
+A run reads the Variables of the graph at its start, and assigns new values to them
+at its end, if there was no error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NUMERICS = ("fast", "exact")
 
 
 class Replay:
-    """A graph with the plans that were made for it."""
+    """A graph with the plans made for it."""
 
     def __init__(self, graph: Graph, numerics: str = "fast") -> None:
         if numerics not in NUMERICS:
@@ -96,12 +96,12 @@ class Replay:
         return {name: shapes[i][axis] for name, (i, axis) in self._names.items()}
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor]:
-        """The outputs for these Tensors or arrays; then the Variables have their new values.
+        """The outputs for these Tensors or arrays; afterwards the Variables have their new values.
 
-        ``inputs`` fit the graph's inputs: nothing is checked here.
+        ``inputs`` must fit the graph's inputs: they are not checked.
         """
         variables = self._variables
-        # Until the run ends, other ones do not write over values that it uses.
+        # Until the run ends, other runs do not overwrite values that it uses.
         token = begin_run(self._reads) if self._reads else None
         tensors = held_together(variables) if variables else []
         plan, arrays = self._planned(inputs, tensors)
@@ -119,7 +119,7 @@ class Replay:
         return made
 
     def rest(self) -> None:
-        """Give back the buffers of its plans, for it is not to be run again soon."""
+        """Release the buffers of its plans, for it is not to be run again soon."""
         for plan in list(self.plans.items.values()):
             plan.rest()
 
@@ -141,15 +141,15 @@ class Replay:
         return plan, arrays
 
     def profile(self, inputs: Sequence[Any], rounds: int) -> Profile:
-        """Where the time of ``run`` goes; see ``Plan.profile``."""
+        """A profile of ``run``; see ``Plan.profile``."""
         plan, arrays = self._planned(inputs, read_together(self._variables))
         return plan.profile(arrays, rounds)
 
     def _share(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
         """Prepare for results that share memory with inputs or with values of Variables.
 
-        Arrays of callers, which may be changed, are copied, also where tensors share their memory;
-        values are given out with the results.
+        Arrays of callers, which may be changed, are copied, even if tensors share their memory;
+        values are marked as read.
         """
         count = len(inputs)
         for i in plan.shared:
@@ -174,7 +174,7 @@ class Replay:
             made += new[:count]
             del new[:count]
         if commit is None:
-            # Small values have no owners: a mark of one, if there is any, is of an older value.
+            # Small values have no owners: an existing mark belongs to an older value.
             put_together(self._assigned, new, None if self._reads else ())
         else:
             commit.replace(self._assigned, old, new, self._reads)
@@ -187,7 +187,7 @@ class Replay:
         return kinds
 
     def checked(self, inputs: Sequence[Any]) -> list[Any]:
-        """``inputs`` as what ``run`` takes; ShapeError or DTypeError where they do not fit."""
+        """``inputs`` in the form for ``run``; ShapeError or DTypeError if they do not fit."""
         graph = self.graph
         if len(inputs) != self._count:
             raise ArgumentError(
@@ -204,14 +204,14 @@ _array_of = attrgetter("_array")
 
 
 def _order(device: Device) -> Callable[[Graph], list[Step]]:
-    """How steps of a graph are fused for a device."""
+    """The fusion of a graph's steps for a device."""
     if not device.backend.host:
         return fuse_for_device
     return order_of_segments if has_segments() else fuse
 
 
 def as_written(graph: Graph) -> Sequence[Step]:
-    """The nodes themselves: what eager would call, one by one."""
+    """The nodes themselves, one by one, as in eager calls."""
     return graph.nodes
 
 
@@ -221,7 +221,7 @@ def named(graph: Graph) -> list[tuple[str, Value]]:
 
 
 def _size_names(graph: Graph) -> dict[str, tuple[int, int]]:
-    """For each named dimension an input, and the axis of it, that shows its size."""
+    """For each named dimension, an input and its axis with that size."""
     found: dict[str, tuple[int, int]] = {}
     for i, value in enumerate(graph.all_inputs()):
         for axis, size in enumerate(value.shape):
@@ -231,13 +231,13 @@ def _size_names(graph: Graph) -> dict[str, tuple[int, int]]:
 
 
 def _late_sizes(graph: Graph) -> dict[str, Any]:
-    """The named dimensions of results that stay names in a plan, as only a run shows them."""
+    """The named dimensions of results that are only known after a run."""
     shapes = [v.shape for node in graph.nodes if node.op.name in LATE for v in node.outputs]
     return {str(size): size for shape in shapes for size in shape if isinstance(size, Dim)}
 
 
 def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """Tensors of the graph's dtypes; ShapeError or DTypeError names what does not fit."""
+    """Tensors of the graph's dtypes; ShapeError or DTypeError for those that do not fit."""
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
@@ -266,7 +266,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _with_masks(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with masks beside their tensors if the graph was made for such ones."""
+    """The arguments, with masks beside their tensors if the graph takes masks."""
     known = graph.argument_structure
     return opened(args) if known is None or any(are_masks(known)) else args
 
@@ -280,7 +280,7 @@ def _refuse_lost_masks(graph: Graph, inputs: Sequence[Any]) -> None:
 
 
 def lost_mask(op: str, name: str, given: Any) -> ArgumentError:
-    """The error for a tensor whose mask nothing would take."""
+    """The error for a tensor with a mask that no input takes."""
     return ArgumentError(
         "it has a mask, and the graph was made for a tensor without one",
         op=op,
@@ -292,16 +292,16 @@ def lost_mask(op: str, name: str, given: Any) -> ArgumentError:
 
 
 def _with_masks_named(graph: Graph, values: dict[str, Any]) -> dict[str, Any]:
-    """Values by the names of inputs, and masks of theirs that the graph takes besides."""
+    """Values by the names of inputs, including masks that the graph takes."""
     names = dict(zip(graph.inputs, graph.inputs.names, strict=True))
     masks = {names[m]: mask_of(values.get(names[x])) for x, m in masks_of_inputs(graph).items()}
     return {name: mask for name, mask in masks.items() if mask is not None} | values
 
 
 def _as_input(given: Any, dtype: DType) -> Tensor:
-    """What is fed as a tensor: numbers in this dtype, if one of its kind can have their values.
+    """A fed value as a tensor: numbers in this dtype, if its kind can represent them.
 
-    A float is none for an input of integers, where an op would compute with floats.
+    A float is invalid for an input of integers, where an op would compute with floats.
     """
     kind = number_type(given)
     if kind is None:
@@ -313,7 +313,7 @@ def _as_input(given: Any, dtype: DType) -> Tensor:
 
 @kept
 def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
-    """The replay of a graph, made at first use and kept with it."""
+    """The replay of a graph, made at first use and cached on it."""
     return Replay(graph, numerics)
 
 
@@ -349,15 +349,15 @@ def leaves_of(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
         ):
             return list(args)  # lists of Python numbers, one for each input
     leaves = tree.flatten(args)[0]
-    if len(leaves) > len(graph.inputs):  # what was static when it was traced is left out
+    if len(leaves) > len(graph.inputs):  # omit leaves that were static in the trace
         leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float | complex)]
     return leaves
 
 
 def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of a graph that a recorder sees node by node."""
+    """The outputs of a graph run node by node for a recorder."""
     entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
-    # The sizes may be names again, of a function that is traced for sizes of its own.
+    # Sizes may be names again, in the trace of a function with free sizes.
     sizes = {name: entries[i].shape[axis] for name, (i, axis) in _size_names(graph).items()}
     outputs, assigned = evaluate(concrete(graph, _late_sizes(graph) | sizes), entries)
     cells = [c.variable for c in graph.cells if c.assigned is not None]

@@ -1,13 +1,13 @@
-"""Segments: neighbouring steps of a plan that are one call.
+"""Segments: neighbouring steps of a plan in one call.
 
     matmul = x, W, b0            # train.py:12
     add_gelu = b0, b1, b2, b3    # train.py:12
     _segment((matmul, add_gelu))
 
-Steps that have machine code become jobs of a team: its threads walk through them together, each
-beginning with a step when all pieces of the one before are complete, so that a segment wakes the
-other threads once. Other steps are called between teams. What is prepared is so for arrays of
-certain strides; arrays with others are prepared for when they come.
+Steps with machine code become jobs of a team: its threads go through them together, each
+starting a step when all pieces of the previous one are complete, so that a segment wakes the
+other threads once. Other steps are called between teams. Preparation is specific to arrays of
+certain strides; other strides are prepared for when they occur.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from eagerflow.plan.chains import Chain, chains
 from eagerflow.runtime import threads
 from eagerflow.runtime.collector import young
 
-MAX_LAYOUTS = 16  # combinations of strides that a segment is kept ready for
-MAX_OWN_SCRATCH_BYTES = 1 << 15  # of a segment that one thread does: more is the thread's own
+MAX_LAYOUTS = 16  # maximum combinations of strides that a segment is prepared for
+MAX_OWN_SCRATCH_BYTES = 1 << 15  # for one-thread segments; else the thread's own scratch
 
 Arrays = Sequence[Any]
 
 
 class NativeCall(Protocol):
-    """A step that machine code does, for arrays of known shapes and strides."""
+    """A machine code call of a step, for arrays of known shapes and strides."""
 
     @property
     def workspace(self) -> int:
@@ -41,38 +41,38 @@ class NativeCall(Protocol):
 
     @property
     def movable(self) -> bool:
-        """Whether it has jobs for sure, and may be done before or after its neighbours."""
+        """Whether it always has jobs, and may be exchanged with its neighbours."""
 
     @property
     def chain_rows(self) -> int | None:
         """The rows of a chain that may begin with it."""
 
     def new_jobs(self, step: int, workspace: int) -> list[Any] | None:
-        """Its jobs, or what stands for several, as the step of this number.
+        """Its jobs, or objects that stand for several, as the step of this number.
 
-        None where Python has to help.
+        None if Python is needed.
         """
 
     def member(self, rows: int) -> Member | None:
-        """How it takes part in a chain of so many rows, if it can."""
+        """Its part in a chain of this many rows, if possible."""
 
 
 class SegmentStep(NamedTuple):
-    """A step of a segment, whose arrays are ``inputs`` to read, and then those to write.
+    """A step of a segment with its arrays: ``inputs`` to read, then those to write.
 
-    ``call(inputs, outputs)`` does it in Python; ``native(inputs, outputs)`` gives what does it in
-    machine code, or None.
+    ``call(inputs, outputs)`` runs it in Python; ``native(inputs, outputs)`` returns its machine
+    code call, or None.
     """
 
     step: Any
-    """A step of the plan, or what stands for one."""
+    """A step of the plan, or an object in place of one."""
     inputs: int
     call: Callable[[Arrays, Arrays], Any]
     native: Callable[[Arrays, Arrays], NativeCall | None]
 
 
 class _Jobs:
-    """Jobs of a team: the addresses of those that get arrays, and of those that threads do."""
+    """Jobs of a team: the addresses of those that receive arrays, and of those that threads run."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
@@ -82,12 +82,12 @@ class _Jobs:
         self.scratch, self.pieces = 0, 1
 
     def take(self, *own: Any) -> None:
-        """Let jobs get arrays that others do."""
+        """Add jobs that receive arrays, but are run by others."""
         self.held += own
         self.taken += [address for job in own for address in job.taken]
 
     def add(self, *own: Any) -> None:
-        """Let jobs get arrays, and threads do them."""
+        """Add jobs that receive arrays, and that threads run."""
         self.take(*own)
         for job in own:
             self.run += job.run
@@ -96,9 +96,9 @@ class _Jobs:
 
 
 class _NativePart(jobs.Taking):
-    """Steps one behind the other that are jobs of one team.
+    """Consecutive steps as jobs of one team.
 
-    ``last`` is the step of the last job if Python may have to do it again.
+    ``last`` is the step of the last job if Python may have to repeat it.
     """
 
     def __init__(self, own: _Jobs, workspace: Any, last: PythonPart | None) -> None:
@@ -122,7 +122,7 @@ class _NativePart(jobs.Taking):
 
 
 class _SlicedPart(jobs.Taking):
-    """A loop of so many iterations that signals are to come through meanwhile."""
+    """A loop with so many iterations that it must be interruptible by signals."""
 
     def __init__(self, job: LoopJob, workspace: Any) -> None:
         super().__init__(job.taken)
@@ -134,14 +134,14 @@ class _SlicedPart(jobs.Taking):
 
 
 class PythonPart:
-    """A step that Python calls."""
+    """A step called by Python."""
 
     def __init__(self, step: SegmentStep, number: int) -> None:
         self.step, self._number = step.step, number
         self._call, self._inputs = step.call, step.inputs
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
-        """It takes all arrays."""
+        """Accept all arrays."""
         return 0
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
@@ -156,7 +156,7 @@ class Layout:
     def __init__(
         self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
     ) -> None:
-        self.parts: list[Any] = []  # each with ``take`` and ``run``, of all steps' arrays
+        self.parts: list[Any] = []  # each with ``take`` and ``run``, for all steps' arrays
         self._natives = natives
         inputs = [step.inputs for step in steps]
         order = [*chains(natives, rows, inputs, threads.thread_count())]
@@ -173,7 +173,7 @@ class Layout:
         self._end()
 
     def _add(self, step: SegmentStep, number: int) -> None:
-        """A step of its own."""
+        """Add a single step."""
         native = self._natives[number]
         own = None if native is None else self._new_jobs(native, number)
         if own is None:
@@ -188,18 +188,18 @@ class Layout:
                 self._end(PythonPart(step, number))
 
     def _new_jobs(self, native: NativeCall, number: int) -> list[Any] | None:
-        """The jobs of a step of its own."""
+        """The jobs of a single step."""
         return native.new_jobs(number, self._start)
 
     def _added(self, numbers: Sequence[int]) -> None:
-        """All that does these steps is there: a subclass may add something of its own."""
+        """Called when these steps are complete, for subclasses to add something."""
 
     def _workspace(self, number: int) -> int:
         native = self._natives[number]
         return 0 if native is None else launch.whole_lines(native.workspace)
 
     def _add_chain(self, chain: Chain) -> None:
-        """What is done before all pieces of a chain, the chain, and what is done after them."""
+        """Add the steps before a chain, the chain, and the steps after it."""
         before: list[jobs.Job] = []
         members: list[jobs.Job] = []
         after: list[jobs.Job] = []
@@ -217,11 +217,11 @@ class Layout:
         self._waiting.add(chain_job(chain.members, members, threads.thread_count()), *after)
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
-        """Make it ready for the arrays of all steps; whether they are as they should be."""
+        """Prepare for the arrays of all steps; False if they do not fit."""
         return not any(part.take(rows) for part in self.parts)
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
-        """Do all steps."""
+        """Run all steps."""
         for part in self.parts:
             part.run(rows)
 
@@ -236,7 +236,7 @@ class Segment:
 
     layout = Layout
     stamped: Segment | None = None
-    """The same steps with times noted between them, where a profile has asked for it."""
+    """The same steps with times recorded in between, if requested by a profile."""
 
     def __init__(self, steps: Sequence[SegmentStep]) -> None:
         self.steps = steps
@@ -244,15 +244,15 @@ class Segment:
         self._free: list[Layout] = []
 
     def __call__(self, rows: tuple[tuple[Any, ...], ...]) -> None:
-        """Do all steps, in their order."""
+        """Run all steps, in their order."""
         try:
             layout = self._free.pop()
         except raised_here(IndexError):
             layout = self._for(rows)
         if not layout.take(rows):
-            layout = self._for(rows)  # they have other strides than those of the last run
+            layout = self._for(rows)  # strides differ from those of the last run
             if not layout.take(rows):
-                # Arrays of other types, as NumPy's mapped and masked ones.
+                # Arrays of other types, such as NumPy's memmaps and masked arrays.
                 self.layout(self.steps, [None] * len(self.steps), rows).run(rows)
                 return
         layout.run(rows)

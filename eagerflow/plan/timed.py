@@ -1,7 +1,7 @@
-"""Plans that also write an event for each step, while a profile is open.
+"""Plans that write an event for each step while a profile is open.
 
-The program of a plan runs as it is, with names that mean timed functions; what a segment does is in
-``stamped``.
+The program of a plan runs unchanged, with names bound to timed functions; segments are
+in ``stamped``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _run_device_segment = DeviceSegment.__call__
 
 
 def _timed_device_segment(self: DeviceSegment, rows: Any) -> None:
-    """Start the steps one by one, for a recording shows none of them."""
+    """Start the steps one by one, as a recording does not show them separately."""
     for own, row in zip(self.steps, rows, strict=True):
         place = device_of(row[-1])
         if place is None or not place.backend.marks:
@@ -57,25 +57,25 @@ def _timed_device_segment(self: DeviceSegment, rows: Any) -> None:
 
 
 class CallSite(Site):
-    """Runs of a plan, in which its steps are."""
+    """Runs of a plan, which enclose its steps."""
 
     def __init__(self, plan: Plan) -> None:
         self.name, self.device = plan.graph.name, str(plan.device)
 
     def facts(self, detail: Any) -> Facts:
-        """The name of the graph, and the line that it was called in."""
+        """The name of the graph, and the line of its call."""
         place = place_of_code(*detail)
         return Facts(f"call of {self.name}", place, device=self.device, is_call=True)
 
 
 class BuffersSite(Site):
-    """The memory of a plan in which its steps put their results."""
+    """The memory of a plan for its steps' results."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def facts(self, detail: Any) -> Facts:
-        """The name of the graph, and the line that it was called in."""
+        """The name of the graph, and the line of its call."""
         return Facts(f"buffers of {self.name}", place_of_code(*detail))
 
 
@@ -84,22 +84,22 @@ class LineSite(Site):
 
     def __init__(self, program: Program, name: str, thing: Any) -> None:
         self.places, self.name = program.places, name.lstrip("_")
-        self.is_aside = isinstance(thing, Update)  # which is only made ready
+        self.is_aside = isinstance(thing, Update)  # only prepares its kernel
         if self.is_aside:
             self.name += " made ready"
 
     def facts(self, detail: Any) -> Facts:
-        """The step of the line that made the call."""
+        """The step of the calling line."""
         step = self.places[line_of(*detail)[1] - 1]
         if step is None:
             return Facts(self.name)
         if self.name.startswith(step_name(step)) and not self.is_aside:
             return step_facts(step)
-        return Facts(self.name, step_place(step))  # what helps the step, such as a look at labels
+        return Facts(self.name, step_place(step))  # helpers of the step, such as a check of labels
 
 
 class UpdatesSite(Site):
-    """The end of a run, in which Variables are written over."""
+    """The end of a run, in which Variables are overwritten."""
 
     def __init__(self, commit: Commit) -> None:
         self.steps = [update.step for update in commit.updates]
@@ -129,7 +129,7 @@ def _timed_step(thing: Callable[..., Any], site: LineSite, place: Device) -> Cal
 
 
 def _timed_names(plan: Plan) -> dict[str, Any]:
-    """What the names of a plan's program mean where its steps write events."""
+    """The objects bound to the names of a plan's program if its steps write events."""
     program = plan._program
     names: dict[str, Any] = {}
     for name, thing in program.globals.items():

@@ -1,12 +1,12 @@
-"""while_loop in machine code: iterations while a bool is true, many of them in one call.
+"""while_loop in machine code: iterations while a bool is true, many of them per call.
 
     less = going, ...
     test = row,
     loop = *less, *test, *body, ring, going
     last = _loop(loop, most)
 
-Iterations that one thread does are a call for as many as it does in a moment; of others, a few in
-a row are one. A test among the jobs ends them. Between the calls, Ctrl-C and signals come through.
+Iterations for a single thread are a call for as many as fit in a short time; of others, several
+consecutive ones are one. A test among the jobs ends them. Signals are handled between calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eagerflow.runtime import threads
 
 
 class WhileLoop(Iterations):
-    """Steps that are done while a Test among them finds True.
+    """Steps that are repeated while a Test among them finds True.
 
     The last of the movers has a bool for each of ``count`` iterations, the others are rings of two
     rows; so ``count`` is even.
@@ -36,15 +36,15 @@ class WhileLoop(Iterations):
         self._free: list[_Layout] = []
 
     def __call__(self, arrays: tuple[Any, ...], most: int | None) -> int:
-        """Do all iterations, at most ``most`` if that is a number.
+        """Run all iterations, at most ``most`` if that is a number.
 
-        It gives the row of the rings where the state is that was reached.
+        It returns the row of the rings with the final state.
         """
         layout = self._free.pop() if self._free else _Layout(self, arrays)
         if not layout.take(arrays):
-            layout = _Layout(self, arrays)  # they have other strides than those of the last run
+            layout = _Layout(self, arrays)  # strides differ from those of the last run
             if not layout.take(arrays):
-                # One of them is of another type, or a step has no machine code for it.
+                # An array is of another type, or a step has no machine code for it.
                 return in_slices(partial(self.one_by_one, arrays), most) % 2
         reached = in_slices(partial(layout.run, arrays), most)
         self._free.append(layout)
@@ -52,7 +52,7 @@ class WhileLoop(Iterations):
 
 
 class _Layout:
-    """A while_loop for arrays of certain strides: what one run at a time needs."""
+    """A while_loop for arrays of certain strides: the state of one run at a time."""
 
     def __init__(self, loop: WhileLoop, arrays: Arrays) -> None:
         native = NativeLoop(loop, arrays)
@@ -64,11 +64,11 @@ class _Layout:
             self._team = Team(job.run, job, launch.scratch_of_segment(job.scratch))
 
     def take(self, arrays: Arrays) -> bool:
-        """Make it ready for arrays; whether they are as they should be."""
+        """Prepare for arrays; False if they do not fit."""
         return self._taking is not None and not self._taking.take((arrays,))
 
     def run(self, arrays: Arrays, start: int, limit: int) -> int:
-        """Do iterations; gives the one that is reached, or where the loop ends."""
+        """Run iterations; returns the next one, or where the loop ends."""
         if isinstance(self._job, LoopJob):
             return self._job.iterate(start, limit)
         job = self._job

@@ -1,1 +1,1 @@
-"""Profiles: where the time goes of whatever runs, by op, line, region, thread and device."""
+"""Profiles: the time of running code by op, line, region, thread and device."""

@@ -1,7 +1,7 @@
-"""What devices do after a call has returned: between two marks in their own order of work.
+"""Asynchronous work of devices: timed between two marks in their own order of work.
 
-When a profile ends, it waits for its devices, and asks how long before that moment each mark was
-passed. Each device has a track of its own. The logic has run on a look-alike of CuPy, and on no GPU
+When a profile ends, it waits for its devices, and reads how long before that each mark was
+passed. Each device has a track of its own. The logic has run on an emulation of CuPy, and on no GPU
 yet.
 """
 
@@ -16,7 +16,7 @@ from eagerflow.profiling.log import MAX_EVENTS, Event, Thread, clock, leave_out
 
 
 class Started(NamedTuple):
-    """Work that a device does between two marks."""
+    """Work of a device between two marks."""
 
     first: Any
     last: Any
@@ -28,7 +28,7 @@ class Started(NamedTuple):
 SYNCHRONIZATIONS = 5
 
 started: list[Started] = []
-"""All that was started since the first profile was opened that is open now."""
+"""All work started since the first open profile was opened."""
 
 
 @cache
@@ -50,10 +50,10 @@ def start(device: Device, site: Any, detail: Any, call: Callable[..., Any], *arg
 
 
 def _synchronized(device: Device) -> tuple[int, Any]:
-    """A mark that a device without work has passed, and the time of that by Python's clock.
+    """A mark passed by an idle device, and its time on Python's clock.
 
-    The thread may be held up between a mark and the look at the clock: of several marks the one
-    that was passed in the shortest time counts (Cristian 1989, Probabilistic clock
+    The thread may be delayed between a mark and reading the clock: of several marks the one
+    passed in the shortest time counts (Cristian 1989, Probabilistic clock
     synchronization, Distributed Computing 3).
     """
     own = device.backend
@@ -69,7 +69,7 @@ def _synchronized(device: Device) -> tuple[int, Any]:
 
 
 def ended(found: Sequence[Started]) -> list[Event]:
-    """Events of work that was started, when all of it is done."""
+    """Events of started work, after all of it is done."""
     ends = {device: _synchronized(device) for device in {work.device for work in found}}
     events = []
     for work in found:
@@ -82,11 +82,11 @@ def ended(found: Sequence[Started]) -> list[Event]:
 
 
 class DeviceEvents:
-    """The switch of marks, which are made by the writers of events."""
+    """The switch of marks; the writers of events make them."""
 
     def on(self) -> None:
-        """There is nothing to put in place."""
+        """Do nothing."""
 
     def off(self) -> None:
-        """Forget all marks."""
+        """Drop all marks."""
         started.clear()

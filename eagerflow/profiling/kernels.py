@@ -1,8 +1,8 @@
-"""Kernels of ops that also write an event for each call.
+"""Kernels of ops that write an event for each call.
 
-An op keeps its kernels in tables, by dtype and device. While a profile is open, each stands there
-inside a function that looks at the clock before and after it. So all calls are seen, of whatever
-thread and under whatever recorder, and a kernel that is learned meanwhile is so too.
+An op keeps its kernels in tables, by dtype and device. While a profile is open, each is wrapped
+in a function that reads the clock before and after it. So calls from all
+threads and under all recorders are seen, including those of kernels added meanwhile.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _shape_and_dtype = attrgetter("shape", "dtype")
 
 
 def origin(frame: Any) -> tuple[Any, int]:
-    """Code and instruction of the user's line that a frame of ours works for.
+    """Code and instruction of the user's line for an internal frame.
 
-    What computes a gradient works for the line of the op that it is the gradient of.
+    The computation of a gradient belongs to the line of the op that it is the gradient of.
     """
     while internal[frame.f_code.co_filename] and frame.f_back is not None:
         if frame.f_code is _PULL_BACK and _walk.entry is not None:
@@ -50,7 +50,7 @@ def origin(frame: Any) -> tuple[Any, int]:
 def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., Any]:
     """A kernel that writes an event for each call."""
     site, kind = OpSite(op, place), place.backend.array_type
-    # Of some ops it is known that there are mostly more than arrays among the arguments.
+    # Some ops mostly have arguments other than arrays.
     views, mixed = bool(op.views), bool(op.attributes or op.optional)
 
     def given_of(args: tuple[Any, ...]) -> list[Any]:
@@ -64,7 +64,7 @@ def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., A
         begin = clock()
         out = kernel(*args, **attributes)
         end = clock()
-        frame = _frame(2)  # behind the function that users call
+        frame = _frame(2)  # of the caller of the public function
         code = frame.f_code
         if internal[code.co_filename]:
             code, at = origin(frame)
@@ -92,7 +92,7 @@ def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., A
 
 
 class _Walk(threading.local):
-    """The entry of a tape that this thread computes the gradient of."""
+    """The entry of a tape with the gradient that this thread computes."""
 
     entry: Any = None
 
@@ -102,18 +102,18 @@ _pull_back, _PULL_BACK = tape.pull_back, tape.pull_back.__code__
 
 
 class _Noted(list[Any]):
-    """Entries of a tape; the one that was taken last is noted."""
+    """Entries of a tape; records the entry taken last."""
 
     def pop(self, at: Any = -1) -> Any:
-        """Take the last one."""
+        """Take the last entry."""
         _walk.entry = found = super().pop(at)
         return found
 
 
 def _noted_pull_back(entries: list[Any], *given: Any) -> Any:
-    """What the tape does, with the entries at hand for finding the user's line."""
+    """The pull-back of a tape, with access to its entries for finding the user's line."""
     own, before = _Noted(entries), _walk.entry
-    entries.clear()  # as it is used up
+    entries.clear()  # as in the original function
     try:
         return _pull_back(own, *given)
     finally:
@@ -121,7 +121,7 @@ def _noted_pull_back(entries: list[Any], *given: Any) -> Any:
 
 
 def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A runner of kernels that do a derivative in one pass, which no op has in its tables."""
+    """A runner for kernels that compute a derivative in one pass, outside of the tables of ops."""
 
     def call(kernel: Callable[..., Any], *arrays: Any) -> Any:
         begin = clock()
@@ -148,7 +148,7 @@ _gradients = log.Forms(
 
 
 def _is_there(place: Device) -> bool:
-    """Whether a device still has its library; without it its kernels cannot be called."""
+    """Whether a device still has its library; otherwise its kernels cannot be called."""
     try:
         return place.backend is not None
     except MissingExtraError:
@@ -160,11 +160,11 @@ def _is_kernel(x: Any) -> bool:
 
 
 _timed_ops: dict[Op, None] = {}
-"""Those that may have timed kernels in their tables, in the order in which they got them."""
+"""The ops that may have timed kernels in their tables, in order of insertion."""
 
 
 def _wrap(op: Op) -> None:
-    """Put timed kernels into an op's tables, where there are others."""
+    """Replace other kernels in an op's tables by timed ones."""
     _timed_ops[op] = None
 
     def wrapped(x: Any, key: Any) -> Any:
@@ -175,12 +175,12 @@ def _wrap(op: Op) -> None:
 
 
 def _wrap_learned(op: Op) -> None:
-    """Put timed kernels where an op has learned some; but not once the last profile is closed."""
+    """Replace kernels added to an op by timed ones; unless the last profile is closed."""
     log.while_open(_wrap, op)
 
 
 def _unwrap(op: Op) -> None:
-    """Put the kernels themselves into an op's tables."""
+    """Restore the original kernels in an op's tables."""
     _replace(op, lambda x, key: getattr(x, "untimed", x))
     _timed_ops.pop(op, None)
 
@@ -207,7 +207,7 @@ class Kernels:
         _gradients.on()
 
     def off(self) -> None:
-        """Leave them alone. What was done when this is cut short need not be done again."""
+        """Restore all kernels. Work done before an interruption need not be repeated."""
         while _wrap_learned in learned.hear:
             learned.hear.remove(_wrap_learned)
         _gradients.off()

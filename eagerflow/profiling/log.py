@@ -1,11 +1,11 @@
-"""The log: what ran, when and in which thread, while some profile is open.
+"""The log: what ran, when and in which thread, while a profile is open.
 
-Whatever runs kernels has a second form that also writes an event for each of them. A ``Switch``
-puts these forms in place when the first profile is opened, and the plain ones back when the last
-one is closed: without a profile, nothing asks whether there is one. All open profiles share one
-log, of which each takes its part; so an inner one costs nothing more.
+Code that runs kernels has a second form that also writes an event for each of them. A ``Switch``
+installs these forms when the first profile is opened, and the plain ones when the last
+one is closed: without a profile there is no overhead. All open profiles share one
+log, and each takes its part; so an inner one costs nothing more.
 
-It holds plain tuples (begin, end, thread, site, detail), of which ``Event`` has the names.
+It holds plain tuples (begin, end, thread, site, detail), the fields of ``Event``.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from typing import Any, NamedTuple, Protocol
 from eagerflow.locks import Locked, reentrant_lock
 
 MAX_EVENTS = 1_000_000
-"""Of the log; those that come later are counted and not kept."""
+"""The maximum length of the log; later events are counted but not stored."""
 
 clock = perf_counter_ns
 
 
 class Switch(Protocol):
-    """What puts forms that write events in the place of those that do not, and back.
+    """Replaces functions by forms that write events, and restores them.
 
-    Each may be called again when it is done already, or was cut short.
+    Each may be called again when it is done already, or was interrupted.
     """
 
     def on(self) -> None:
-        """Put the forms that write events in place."""
+        """Install the forms that write events."""
 
     def off(self) -> None:
-        """Put the plain forms back."""
+        """Restore the plain forms."""
 
 
 class Forms:
-    """The switch of attributes that have a second form: of what, by which name, and both forms."""
+    """The switch of attributes with a second form: owner, name, and both forms."""
 
     def __init__(self, *forms: tuple[Any, str, Any, Any]) -> None:
         self._forms = forms
 
     def on(self) -> None:
-        """Let them write events."""
+        """Install the forms that write events."""
         for owner, name, _, timed in self._forms:
             setattr(owner, name, timed)
 
     def off(self) -> None:
-        """Let them be as they are."""
+        """Restore the plain forms."""
         for owner, name, plain, _ in self._forms:
             setattr(owner, name, plain)
 
 
 class Thread:
-    """A thread of which there are events, or what else does one thing after the other."""
+    """A thread with events, or another sequential track."""
 
     __slots__ = ("name", "number")
     _numbers = itertools.count()
@@ -66,7 +66,7 @@ class Thread:
 
 
 class _Here(threading.local):
-    """``here.thread`` stands for the thread that runs."""
+    """``here.thread`` is the current thread."""
 
     def __init__(self) -> None:
         self.thread = Thread(threading.current_thread().name)
@@ -76,9 +76,9 @@ here = _Here()
 
 
 class Event(NamedTuple):
-    """What ran from ``begin`` to ``end``, in nanoseconds on the clock of ``perf_counter_ns``.
+    """An event from ``begin`` to ``end``, in nanoseconds on the clock of ``perf_counter_ns``.
 
-    ``site.facts(detail)`` tells what it was.
+    ``site.facts(detail)`` describes it.
     """
 
     begin: int
@@ -88,7 +88,7 @@ class Event(NamedTuple):
     detail: Any
 
     def within(self, begin: int, end: int) -> Event:
-        """It as far as it lies between two times."""
+        """The part of the event between two times."""
         if self.begin >= begin and self.end <= end:
             return self
         first = min(max(self.begin, begin), end)
@@ -96,7 +96,7 @@ class Event(NamedTuple):
 
 
 events: list[tuple[int, int, Thread, Any, Any]] = []
-"""All that was written since the first profile was opened that is open now."""
+"""All events since the first open profile was opened."""
 
 _left_out = 0
 _open: set[Any] = set()
@@ -113,18 +113,18 @@ def write(begin: int, end: int, site: Any, detail: Any = None) -> None:
 
 
 def leave_out() -> None:
-    """Count an event for which there is no room."""
+    """Count an event that exceeds the maximum."""
     global _left_out
-    _left_out += 1  # threads that meet here may count one for two
+    _left_out += 1  # concurrent threads may count one for two
 
 
 def left_out() -> int:
-    """About how many events there was no room for so far."""
+    """The approximate number of events not stored so far."""
     return _left_out
 
 
 def offer(switch: Switch) -> None:
-    """Let a switch follow profiles from now on."""
+    """Register a switch to follow profiles from now on."""
     with Locked(_lock):
         _switches.append(switch)
         if _open:
@@ -132,7 +132,7 @@ def offer(switch: Switch) -> None:
 
 
 def begin(profile: Any) -> int:
-    """Write events for a profile from now on; how many there are already."""
+    """Start writing events for a profile; returns the number of existing events."""
     with Locked(_lock):
         _open.add(profile)
         for switch in _switches:
@@ -141,7 +141,7 @@ def begin(profile: Any) -> int:
 
 
 def end(profile: Any) -> None:
-    """Write no events for this profile any more."""
+    """Stop writing events for this profile."""
     with Locked(_lock):
         _open.discard(profile)
         if not _open:
@@ -151,7 +151,7 @@ def end(profile: Any) -> None:
 
 
 def while_open(f: Callable[..., Any], *args: Any) -> None:
-    """Call ``f(...)`` if there is a profile, none of which is closed meanwhile."""
+    """Call ``f(...)`` if a profile is open, none of which is closed meanwhile."""
     with Locked(_lock):
         if _open:
             f(*args)

@@ -1,7 +1,7 @@
-"""What the processor and the memory of this machine reach at most: what rates are a share of.
+"""The peak performance of this machine's processor and memory, as a reference for rates.
 
-Both are measured by all threads that kernels use, once for each machine, in a quarter of a second,
-and kept on disk (``EAGERFLOW_CACHE``).
+Both are measured by all threads that kernels use, once per machine, in a quarter of a second,
+and stored on disk (``EAGERFLOW_CACHE``).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.measured import remembered
 from eagerflow.runtime.processor import processor_name
 
-_SUMS = 12  # that go on side by side, which hides the wait for each
+_SUMS = 12  # independent sums, which hide latency
 _ROUNDS = 1 << 20
 _TRIES = 20
 _PRODUCT_SIZE = 1024
-_MEMORY_BYTES = 3 << 25  # of three arrays together, more than caches hold
-_FORMAT = 1  # of what is kept on disk
+_MEMORY_BYTES = 3 << 25  # of three arrays together, more than fits in caches
+_FORMAT = 1  # of the data on disk
 
 
 class Machine(NamedTuple):
-    """The most float32 operations and bytes a second, in billions of both."""
+    """Peak float32 operations and bytes per second, in billions of both."""
 
     gigaflops: float
     gigabytes: float
 
 
 def measured(again: bool = False) -> Machine:
-    """That of this machine, measured at the first call or anew.
+    """The peaks of this machine, measured at the first call or anew.
 
     >>> measured().gigaflops > 0 and measured().gigabytes > 0
     True
@@ -53,7 +53,7 @@ def _read(found: Any) -> Machine:
 
 
 def _together(count: int, work: Callable[[], float]) -> float:
-    """The most that so many threads did in a second, together, in some tries."""
+    """The maximum total rate of ``count`` threads, in several tries."""
     best = 0.0
     for _ in range(_TRIES):
         found: list[float] = []
@@ -73,7 +73,7 @@ def _peak(count: int) -> float:
 
 
 def peak_gigaflops(count: int) -> float:
-    """Float32 operations a second of so many threads in billions: multiply-adds in registers."""
+    """Float32 operations per second of ``count`` threads, in billions: multiply-adds only."""
     function, lanes = _multiply_adds()
 
     def work() -> float:
@@ -102,7 +102,7 @@ def _multiply_adds() -> tuple[Any, int]:
 
 
 def _product_gigaflops() -> float:
-    """What NumPy's product of matrices reaches, where there is no machine code of ours."""
+    """The rate of NumPy's matrix product, used without machine code of ours."""
     a = np.ones((_PRODUCT_SIZE, _PRODUCT_SIZE), np.float32)
 
     def work() -> float:
@@ -114,7 +114,7 @@ def _product_gigaflops() -> float:
 
 
 def _memory(count: int) -> float:
-    """Bytes a second that so many threads read and write, in billions, adding large arrays."""
+    """Bytes per second read and written by ``count`` threads, in billions, adding large arrays."""
 
     def work() -> float:
         a = np.ones(_MEMORY_BYTES // 12 // count, np.float32)

@@ -1,7 +1,7 @@
-"""Memory that is made while a profile is open: when, by which line, and when it is given back.
+"""Memory allocated while a profile is open: time, line, and when it is freed.
 
-What an array holds begins with it and ends when its memory has no owner any more, that is with the
-last view of it. Small arrays are left out: to note one costs as much as to fill it.
+The memory of an array counts from its creation until it has no owner any more, that is until the
+last view is freed. Small arrays are left out: recording one costs as much as filling it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ MIN_WATCHED_BYTES = 1 << 16
 
 
 class Change(NamedTuple):
-    """At a time, in nanoseconds, a line begins to hold so many bytes more; or less, below 0."""
+    """A change of the bytes held by a line, in nanoseconds; negative if freed."""
 
     time: int
     bytes: int
     since: int
-    """When it began to hold what this is about."""
+    """When the memory was allocated."""
     site: Any
     detail: Any
-    """``site.facts(detail)`` tells what made it."""
+    """``site.facts(detail)`` describes its creation."""
 
 
 class _Held(weakref.ref[Any]):
-    """Dies with the array that owns some memory."""
+    """A weak reference to the array that owns some memory."""
 
     __slots__ = ("change", "key")
 
@@ -40,14 +40,14 @@ class _Held(weakref.ref[Any]):
 
 
 changes: list[tuple[int, int, int, Any, Any]] = []
-"""Of all memory, since the first profile was opened that is open now: of each what ``Change`` has
-names for."""
+"""All memory changes since the first open profile was opened, with the fields of
+``Change``."""
 
 _held: dict[int, _Held] = {}
 
 
 def watch(out: Any, time: int, site: Any, detail: Any) -> None:
-    """Note the memory of a result, if it is none that was noted before."""
+    """Record the memory of a result, unless it was recorded before."""
     if out.__class__ is not np.ndarray:
         if out.__class__ is tuple or out.__class__ is list:
             for part in out:
@@ -67,26 +67,26 @@ def watch(out: Any, time: int, site: Any, detail: Any) -> None:
 
 
 def _given_back(held: _Held) -> None:
-    """The memory has no owner any more: called by the weak reference."""
+    """Record that the memory is freed: called by the weak reference."""
     if _held.pop(held.key, None) is held:
         since, size, _, site, detail = held.change
         changes.append((clock(), -size, since, site, detail))
 
 
 class Memory:
-    """The switch of what is watched, which needs no other form of anything."""
+    """The switch of memory recording, which needs no other forms."""
 
     def on(self) -> None:
-        """Results are watched by the writers of events."""
+        """Do nothing: writers of events record results."""
 
     def off(self) -> None:
-        """Watch nothing of what there is any more."""
+        """Stop recording existing memory."""
         _held.clear()
         changes.clear()
 
 
 class Holding(NamedTuple):
-    """What a line holds: bytes at the moment when all of them were most, and at the end."""
+    """The memory of a line: bytes at the total peak, and at the end."""
 
     place: str
     name: str
@@ -108,11 +108,11 @@ class Timeline:
 
     @property
     def peak(self) -> int:
-        """The most bytes at once."""
+        """The peak number of bytes."""
         return max(self.totals, default=0)
 
     def lines(self) -> list[Holding]:
-        """What each line holds at the peak, the most first."""
+        """The memory of each line at the peak, the most first."""
         top = self.totals.index(self.peak) if self.totals else -1
         found: dict[tuple[str, str], list[int]] = {}
         for number, change in enumerate(self._changes):

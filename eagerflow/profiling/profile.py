@@ -1,4 +1,4 @@
-"""``ef.profile()``: where the time goes of whatever runs."""
+"""``ef.profile()``: the time of everything that runs, by op, line and device."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ for _switch in (kernels.Kernels(), memory.Memory(), device_events.DeviceEvents()
 
 
 class Profile(Results, ScopeGuard):
-    """What ran while it was open, in all threads; made by ``ef.profile``.
+    """A record of everything that ran while it was open, in all threads; made by ``ef.profile``.
 
-    It is a context, or begins with ``start()`` and ends with ``stop()``; once only. Prints as a
+    It is a context, or starts with ``start()`` and ends with ``stop()``; once only. Prints as a
     table: rows of the ops of eager code and of the steps of captured code, by the user's lines,
-    with their time, operations, bytes, and shares of the machine's peak. ``by`` groups otherwise,
-    ``save`` writes a trace. ``seconds`` is the time from begin to end.
+    with their time, operations, bytes, and shares of the machine's peak. ``by`` groups by other
+    keys, ``save`` writes a trace. ``seconds`` is the time from start to end.
     """
 
     def __init__(
         self, gigaflops: float | None = None, gigabytes: float | None = None, runs: int = 1
     ) -> None:
         super().__init__(gigaflops, gigabytes, runs)
-        # How many events, works of devices, changes of memory, and calls left out there were.
+        # Numbers of events, device works, memory changes, and omitted calls at the start.
         self._first: tuple[int, int, int, int] | None = None
 
     # Opening and closing -------------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Begin; ProfileError where it has begun before."""
+        """Start; ProfileError if it has started before."""
         if self.begin:
             raise ProfileError(
                 "this profile has begun before", op="profile", hint="ef.profile() makes a new one"
@@ -51,7 +51,7 @@ class Profile(Results, ScopeGuard):
         self.begin = clock()
 
     def release(self) -> Exception | None:
-        """End; what is written into the log later is others'."""
+        """End; later entries of the log belong to other profiles."""
         first = self._first
         if first is not None:
             end = clock()
@@ -68,7 +68,7 @@ class Profile(Results, ScopeGuard):
         return None
 
     def start(self) -> Profile:
-        """Begin, where no ``with`` statement does; gives the profile itself.
+        """Start without a ``with`` statement; returns the profile itself.
 
         >>> p = ef.profile().start()
         >>> y = ef.ones(3) + 1.0
@@ -85,7 +85,7 @@ class Profile(Results, ScopeGuard):
         return self
 
     def stop(self) -> Profile:
-        """End; ProfileError where it has not begun, or has ended."""
+        """End; ProfileError if it has not started, or has ended."""
         if self._first is None:
             raise ProfileError(
                 "this profile is not open",
@@ -97,15 +97,15 @@ class Profile(Results, ScopeGuard):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun and has not ended."""
+        """Whether it has started and not ended."""
         return self._first is not None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for chrome://tracing or ui.perfetto.dev, in the JSON form of such events.
 
-        ``path`` is a file, which is written whole or not at all. There is a track for each thread,
-        with calls inside each other, and one for memory. Raises ProfileError while the profile is
-        open, and FileFormatError where the file cannot be written.
+        ``path`` is a file, which is written atomically. There is a track for each thread,
+        with nested calls, and one for memory. Raises ProfileError while the profile is
+        open, and FileFormatError if the file cannot be written.
         """
         self._closed("save")
         write_profile(self, path)
@@ -123,12 +123,12 @@ class Profile(Results, ScopeGuard):
 
 
 def profile(gigaflops: float | None = None, gigabytes: float | None = None) -> Profile:
-    """A context that sees what runs in it: eager ops, captured steps, in all threads.
+    """A context that profiles everything that runs in it: eager ops, captured steps, all threads.
 
-    Inside each other, an inner profile sees its own, an outer one all. ``gigaflops`` and
-    ``gigabytes`` are the most that the machine reaches, in billions of float32 operations and of
-    bytes a second, for the shares in the table; they are measured once where they are not told.
-    Raises ArgumentError for rates that are no positive numbers.
+    If nested, an inner profile covers its own block, an outer one all. ``gigaflops`` and
+    ``gigabytes`` are the peak rates of the machine, in billions of float32 operations and of
+    bytes per second, for the shares in the table; they are measured once by default.
+    Raises ArgumentError for rates that are not positive numbers.
 
     >>> x = ef.ones((256, 256))
     >>> with ef.profile() as p:

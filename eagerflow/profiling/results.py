@@ -1,4 +1,4 @@
-"""What a profile has seen: events as rows, times, memory."""
+"""The results of a profile: events as rows, times, memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eagerflow.runtime.properties import cached_property
 
 
 class Results:
-    """What was seen from ``begin`` to ``end``, once that is over; see ``Profile``.
+    """The results from ``begin`` to ``end``, once that is over; see ``Profile``.
 
-    Numbers of a table are those of one of so many ``runs``.
+    Figures of a table are per run, for this number of ``runs``.
     """
 
     def __init__(self, gigaflops: float | None, gigabytes: float | None, runs: int) -> None:
@@ -26,11 +26,11 @@ class Results:
             raise refused(f"{runs} rounds measure nothing", "rounds", "1 at least")
         self.runs = runs
         self.thread = log.here.thread
-        """The thread that has opened it."""
+        """The thread that opened it."""
         self.begin = self.end = 0
         """Nanoseconds on the clock of ``time.perf_counter_ns``."""
         self.left_out = 0
-        """About how many calls were too many to be kept."""
+        """The approximate number of calls beyond the maximum."""
         self._told = gigaflops, gigabytes
         self._events: list[log.Event] | None = None
         self._changes: list[memory.Change] = []
@@ -44,25 +44,25 @@ class Results:
 
     @property
     def events(self) -> list[log.Event]:
-        """What was written, in the order in which it ended."""
+        """The events written, in order of their ends."""
         return self._closed("events")
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Events with their own times, without those of what ran in them."""
+        """Events with their own times, without those of nested ones."""
         return parts_of(self._closed("parts"), self._device)
 
     @property
     def own_parts(self) -> list[Part]:
-        """Those of the thread that has opened it."""
+        """Those of the thread that opened it."""
         return [part for part in self.parts if part.event.thread is self.thread]
 
     def by(self, key: str) -> list[Row]:
-        """Rows of all that ran, the longest first.
+        """Rows of everything that ran, the longest first.
 
-        ``key`` is "op", "line", "region" (what one kernel of a plan computes), "thread" or
+        ``key`` is "op", "line", "region" (one kernel of a plan), "thread" or
         "device". A row has a name, calls, seconds, flops and bytes. Raises ArgumentError for
-        another key, and ProfileError while the profile is open.
+        any other key, and ProfileError while the profile is open.
 
         >>> with ef.profile() as p:
         ...     y = ef.tanh(ef.ones((100, 100)))
@@ -75,22 +75,22 @@ class Results:
 
     @property
     def rows(self) -> list[Row]:
-        """Rows of the table: what has one name and one line."""
+        """Rows of the table, by name and line."""
         return grouped(self.parts, lambda part: (part.facts.name, part.facts.place))
 
     @property
     def accounted(self) -> float:
-        """Seconds of its own thread in which something ran that is in the rows."""
+        """Seconds of its own thread that are accounted for in the rows."""
         return sum(part.seconds for part in self.own_parts)
 
     @property
     def other(self) -> float:
-        """Seconds of its own thread in Python, or waiting: between what is in the rows."""
+        """Seconds of its own thread in Python, or waiting: between the rows."""
         return self.seconds - self.accounted
 
     @cached_property
     def memory(self) -> memory.Timeline:
-        """Memory over time that results took which were made meanwhile, and the lines that hold it.
+        """Memory of results over time, and the lines that hold it.
 
         Arrays below 64 KiB are left out.
         """
@@ -99,7 +99,7 @@ class Results:
 
     @cached_property
     def machine(self) -> Machine:
-        """The most that this machine reaches: as told to ``ef.profile``, or measured now."""
+        """The peak rates of this machine: as given to ``ef.profile``, or measured now."""
         gigaflops, gigabytes = self._told
         if gigaflops is not None and gigabytes is not None:
             return Machine(gigaflops, gigabytes)

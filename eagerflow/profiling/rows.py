@@ -1,9 +1,8 @@
-"""What events tell: ops, steps of plans and calls as rows of a table.
+"""Rows of a profile: ops, steps of plans and calls, from events.
 
-The writer of an event gives a *site*, which can say later what it was: so nothing is worked out
-while a program runs. Calls inside each other are told apart: a row has the time of its calls
-without that of the calls in them, so that all rows together are the time in which anything ran at
-all.
+The writer of an event passes a *site*, which can describe it later: so nothing is computed
+while a program runs. Nested calls are separated: a row has the time of its calls
+without that of nested calls, so that all rows together are the time in which anything ran.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ UNKNOWN = "(unknown)"
 
 
 class Facts(NamedTuple):
-    """What a site tells of a call; ``flops`` and ``bytes`` are what it does by its ops' facts.
+    """A site's description of a call; ``flops`` and ``bytes`` follow from its ops' facts.
 
-    ``region`` is what one kernel of a plan computes. What ``is_call`` holds other calls, and is
-    itself no kernel. Without a ``place`` or a ``device`` it is that of the call around it. An event
-    may stand for several ``calls``.
+    ``region`` is the kernel of a plan. A site with ``is_call`` encloses other calls, and is
+    no kernel itself. Without a ``place`` or a ``device`` it inherits that of the enclosing call. An
+    event may stand for several ``calls``.
     """
 
     name: str
@@ -47,15 +46,15 @@ class Facts(NamedTuple):
 
 
 class Site:
-    """What an event belongs to."""
+    """The origin of an event."""
 
     def facts(self, detail: Any) -> Facts:
-        """What it was, with what was noted of the single call."""
+        """The description of an event, from data recorded for the single call."""
         raise NotImplementedError
 
 
 class Row(NamedTuple):
-    """Calls that belong together: how many, their seconds, operations and bytes of them all."""
+    """A group of calls: their number, and total seconds, operations and bytes."""
 
     name: str
     calls: int
@@ -67,12 +66,12 @@ class Row(NamedTuple):
 
     @property
     def gigaflops(self) -> float:
-        """Operations in billions a second."""
+        """Billions of operations per second."""
         return self.flops / self.seconds / 1e9 if self.seconds else 0.0
 
     @property
     def gigabytes(self) -> float:
-        """Bytes in billions a second."""
+        """Billions of bytes per second."""
         return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
@@ -92,26 +91,26 @@ class OpSite(Site):
         self.op, self.device = op, device
 
     def facts(self, detail: Any) -> Facts:
-        """The op, with what it states for arguments like these."""
+        """The op, with its facts for arguments like these."""
         code, at, given, attributes = detail
         flops, size, result = self._cost(given, attributes)
         place = place_of_code(code, at)
         return Facts(self.op.name, place, result, EAGER, str(self.device), flops, size)
 
     def _cost(self, given: list[Any], attributes: dict[str, Any]) -> tuple[float, float, str]:
-        """Operations and bytes as the op states them, and its result."""
+        """Operations and bytes by the op's facts, and its result."""
         specs = [_spec(x, self.device) for x in given]
         try:
             data, bound = self.op.bind(tuple(specs), attributes)
             cost = self.op.cost(*data, **bound)
             found = self.op.infer(*data, **bound)
             return float(cost.flops), float(cost.bytes), _result(found)
-        except raised_here(Exception):  # sizes that only values tell, or attributes of another form
+        except raised_here(Exception):  # sizes that depend on values, or other attributes
             return 0.0, float(sum(_bytes(x) for x in specs)), ""
 
 
 class GradientSite(Site):
-    """Derivatives of an op, in one pass over memory, that no op stands for."""
+    """Derivatives of an op, computed in one pass, that no op stands for."""
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -119,14 +118,14 @@ class GradientSite(Site):
     @staticmethod
     @cache
     def of(op: Op) -> GradientSite:
-        """That of an op."""
+        """The site for the gradient of an op."""
         return GradientSite(op)
 
     def facts(self, detail: Any) -> Facts:
-        """The op that this is the gradient of, at its line; operations are stated nowhere."""
+        """The op that this is the gradient of, at its line; the operations are unknown."""
         code, at, given = detail
         (shape, dtype), *_ = given
-        size = sum(_bytes(_spec(x, None)) for x in [given[0], *given])  # and the result
+        size = sum(_bytes(_spec(x, None)) for x in [given[0], *given])  # including the result
         place, result = place_of_code(code, at), f"{dtype.name}{shape}"
         return Facts(f"gradient of {self.op.name}", place, result, EAGER, "", 0, size)
 
@@ -144,7 +143,7 @@ def _bytes(x: Any) -> float:
         return 0.0
     try:
         return float(x.size * x.dtype.itemsize)
-    except raised_here(TypeError):  # a size that has a name alone
+    except raised_here(TypeError):  # a named size
         return 0.0
 
 
@@ -170,13 +169,13 @@ def step_source(step: Any) -> Source | None:
 
 
 def step_place(step: Any) -> str:
-    """The user's line of a step, in a few letters."""
+    """The user's line of a step, in short form."""
     source = step_source(step)
     return "" if source is None else printable(line_name(source))
 
 
 def step_facts(step: Any) -> Facts:
-    """What a step of a plan is, or what stands for one."""
+    """The facts of a step of a plan, or of an object in place of one."""
     nodes = [step] if isinstance(step, Node) else getattr(step, "nodes", ())
     costs = [stated_cost(node) for node in nodes]
     flops = sum(cost.flops for cost in costs)
@@ -195,7 +194,7 @@ def _of_plan(facts: Facts) -> Facts:
 
 
 def joined(found: Sequence[Facts], name: str = "") -> Facts:
-    """Steps that are one call: all that they do, at the line of the last one."""
+    """Several steps as one call: their totals, at the line of the last one."""
     if len(found) == 1 and not name:
         return found[0]
     names = list(dict.fromkeys(facts.name for facts in found))
@@ -209,7 +208,7 @@ def joined(found: Sequence[Facts], name: str = "") -> Facts:
 
 
 class Part(NamedTuple):
-    """One event: what it was, on which device, its seconds without those of events in it."""
+    """One event: its facts, device, and seconds without those of nested events."""
 
     event: Event
     facts: Facts
@@ -227,9 +226,9 @@ KEYS: dict[str, Callable[[Part], str]] = {
 
 
 def parts_of(events: Iterable[Event], device: str) -> list[Part]:
-    """Events with their own times, thread by thread, those inside of others behind these.
+    """Events with their own times, thread by thread, nested ones after enclosing ones.
 
-    ``device`` is where those are that have none.
+    ``device`` is the default for events without a device.
     """
     known: dict[Any, Facts] = {}
     threads: dict[int, list[Event]] = {}
@@ -237,9 +236,9 @@ def parts_of(events: Iterable[Event], device: str) -> list[Part]:
         threads.setdefault(event.thread.number, []).append(event)
     found: list[Part] = []
     for own in threads.values():
-        # Of two that begin together, the longer one is around the other.
+        # If two start together, the longer one encloses the other.
         own.sort(key=lambda event: (event.begin, -event.end))
-        around: list[tuple[int, int]] = []  # end, and number among the found
+        around: list[tuple[int, int]] = []  # end, and index in the result
         inner = [0] * len(own)
         first = len(found)
         for event in own:
@@ -263,7 +262,7 @@ def parts_of(events: Iterable[Event], device: str) -> list[Part]:
 
 
 def _inside(facts: Facts, outer: Facts) -> Facts:
-    """The facts of a call in another one."""
+    """The facts of a nested call."""
     if facts.place or not outer.place:
         return facts
     found = facts._replace(place=outer.place)
@@ -271,11 +270,11 @@ def _inside(facts: Facts, outer: Facts) -> Facts:
 
 
 def _known_facts(known: dict[Any, Facts], site: Any, detail: Any) -> Facts:
-    """What a site tells of a call, worked out once for all that are alike."""
+    """A site's description of a call, cached for equal calls."""
     try:
         key = id(site), _hashed(detail)
         found = known.get(key)
-    except raised_here(TypeError):  # something in it has no hash
+    except raised_here(TypeError):  # a part of it is not hashable
         return cast("Facts", site.facts(detail))
     if found is None:
         found = known[key] = site.facts(detail)

@@ -17,7 +17,7 @@ OTHER = "(Python and other)"
 
 
 def table_text(profile: Results) -> str:
-    """A profile as a table, and below it what it does not show."""
+    """A profile as a table, followed by a summary of omitted rows."""
     machine, runs, seconds = profile.machine, profile.runs, profile.seconds
     own = [row for row in profile.rows if row.seconds > 0]
     other = Row(OTHER, 0, max(profile.other, 0.0))
@@ -51,7 +51,7 @@ def _cells(row: Row, seconds: float, runs: int, machine: Machine) -> tuple[str, 
 
 
 def _short(words: str, most: int) -> str:
-    """Words with the middle left out where they are many."""
+    """Text shortened in the middle."""
     if len(words) <= most:
         return words
     half = (most - 3) // 2

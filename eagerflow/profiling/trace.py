@@ -30,7 +30,7 @@ def named(what: str, track: int, value: Any, key: str = "name") -> dict[str, Any
 def box(
     name: str, category: str, track: int, begin: float, seconds: float, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """A record of something that began and took so many seconds, in one of the tracks."""
+    """A record of something with a start time and a duration, in one of the tracks."""
     return {
         "ph": "X",
         "name": name,

@@ -1,1 +1,1 @@
-"""What kernels stand on: threads, buffers, machine code in memory and on disk."""
+"""Runtime support for kernels: threads, buffers, machine code in memory and on disk."""

@@ -1,13 +1,13 @@
-"""NumPy's own allocations, counted and limited where kernels run.
+"""NumPy's own allocations, counted and limited while kernels run.
 
-NumPy keeps its allocator in a context variable, and kernels run in contexts of their own. There it
-is one of ours, which at first holds the very functions of NumPy's own, so it costs nothing. The
-first limit puts machine code in their place that counts bytes in one atomic number and refuses
-what would exceed the limit, before the system is asked. An array keeps the allocator that made it,
-so what was counted is counted off when the array dies, wherever that is.
+NumPy keeps its allocator in a context variable, and kernels run in contexts with an allocator
+of ours, which at first calls the same functions as NumPy's own, so it costs nothing. The
+first limit replaces them with machine code that counts bytes in one atomic number and refuses
+allocations over the limit, before the system is asked. An array keeps the allocator that made it,
+so its bytes are subtracted when the array is freed, in any context.
 
-Blocks that were counted begin with their size in eight bytes, so the address of their data is no
-multiple of 16, as those of the system's blocks are: that is how the two kinds are told apart.
+Counted blocks begin with their size in eight bytes, so the address of their data is no
+multiple of 16, unlike that of the system's blocks: this distinguishes the two kinds.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import numpy as np
 from eagerflow.handlers import raised_here
 from eagerflow.runtime import machine_code
 
-SET_HANDLER = 304  # the place of PyDataMem_SetHandler in NumPy's table of functions, and the next
+SET_HANDLER = 304  # index of PyDataMem_SetHandler in NumPy's table of functions, then the next
 NAME = b"eagerflow"
 USED, LENT, LIMIT, PEAK, REALLOC, FREE = range(6)
-"""Places in ``counters``: the bytes of NumPy's arrays, those of the pool, the limit of both, the
-most that both have had, and the addresses of NumPy's functions."""
+"""Indices in ``counters``: the bytes of NumPy's arrays, those of the pool, the limit of both, the
+peak of both, and the addresses of NumPy's functions."""
 NO_LIMIT = 2**63 - 1
 
 counters = (ctypes.c_int64 * 6)(0, 0, NO_LIMIT, 0, 0, 0)
-"""The numbers that the allocator works with."""
+"""The counters of the allocator."""
 
 _CODE = """
 declare ptr @malloc(i64)
@@ -172,7 +172,7 @@ _MAKE, _END = ("malloc", "calloc"), ("realloc", "free")
 
 @cache
 def _functions() -> tuple[Any, Any]:
-    """NumPy's functions that set and get the handler of the context that runs now."""
+    """NumPy's functions that set and get the handler of the current context."""
     find = ctypes.pythonapi.PyCapsule_GetPointer
     find.restype, find.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     inner = vars(np)["_core"]
@@ -186,14 +186,14 @@ def _functions() -> tuple[Any, Any]:
 
 
 def _kept(*parts: Any) -> None:
-    """Keep objects for good: arrays may be the last to die in a process, and need them."""
+    """Keep objects alive forever: arrays may be freed last in a process, and need them."""
     for part in parts:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
 
 
 @cache
 def _handler() -> tuple[Any, _Handler, _Handler]:
-    """Our handler as the capsule that NumPy takes and as it is, and NumPy's own."""
+    """Our handler as NumPy's capsule and as a struct, and NumPy's own."""
     capsule = contextvars.Context().run(_functions()[1])
     find = ctypes.pythonapi.PyCapsule_GetPointer
     theirs = _Handler.from_address(find(capsule, b"mem_handler"))
@@ -211,7 +211,7 @@ def _handler() -> tuple[Any, _Handler, _Handler]:
 
 @cache
 def _machine_code() -> dict[str, int]:
-    """Where the functions that count begin; none without llvmlite, or without these of C's."""
+    """Addresses of the counting functions; empty without llvmlite, or without these C functions."""
     names = [f"limited_{name}" for name in (*_MAKE, *_END)]
     if not machine_code.available():
         return {}
@@ -231,9 +231,9 @@ def context() -> contextvars.Context:
 
 
 def limit(size: int | None, lent: int) -> bool:
-    """Let NumPy's arrays and those of the pool have ``size`` bytes in all; None lifts the limit.
+    """Limit NumPy's arrays and those of the pool to ``size`` bytes in all; None lifts the limit.
 
-    ``lent`` are the bytes that the pool has lent. False where NumPy's arrays are not counted.
+    ``lent`` is the number of bytes in use from the pool. False if NumPy's arrays are not counted.
     """
     _, ours, theirs = _handler()
     if size is None:
@@ -245,25 +245,25 @@ def limit(size: int | None, lent: int) -> bool:
     if not found:
         return False
     counters[LENT], counters[LIMIT] = lent, size
-    for name in (*_END, *_MAKE):  # what is made by the last two must find the first two there
+    for name in (*_END, *_MAKE):  # blocks made by the last two need the first two
         setattr(ours, name, found[name])
     return True
 
 
 def counted_bytes() -> int:
-    """Bytes of NumPy's arrays that were made under a limit and live."""
+    """Bytes of live NumPy arrays that were made under a limit."""
     return max(0, counters[USED])
 
 
 def refusal_text(error: MemoryError) -> str:
-    """What a refusal of NumPy's means: what was asked, the limit, and what is in use."""
+    """The text of NumPy's error: the size requested, the limit, and the bytes in use."""
     shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
     if counters[LIMIT] == NO_LIMIT or shape is None or dtype is None:
         return str(error)
     asked = math.prod(shape) * dtype.itemsize
     used = counted_bytes() + counters[LENT]
     if used + asked <= counters[LIMIT]:
-        return str(error)  # the system has no more
+        return str(error)  # the system is out of memory
     return (
         f"an array of {asked:,} bytes exceeds the limit of {counters[LIMIT]:,}; {used:,} are in use"
     )

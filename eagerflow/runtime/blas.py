@@ -1,8 +1,8 @@
-"""NumPy's OpenBLAS: the kernels that it computes with, and how many threads it may use.
+"""NumPy's OpenBLAS: its kernels, and its number of threads.
 
-OpenBLAS chooses kernels by the processor's name, and takes one that it does not know for an older
-one: AVX2 kernels on a processor with AVX-512 reach half of its speed. Then others take their
-place. Setting OPENBLAS_CORETYPE, or EAGERFLOW_BLAS_KERNELS=0, keeps what is there.
+OpenBLAS chooses kernels by the processor's name, and treats an unknown one as an older
+model: AVX2 kernels on a processor with AVX-512 reach half of its speed. In that case they are
+replaced. Setting OPENBLAS_CORETYPE, or EAGERFLOW_BLAS_KERNELS=0, keeps the original ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eagerflow.settings import switched_off
 CORE_TYPE = "OPENBLAS_CORETYPE"
 KEEP_KERNELS = "EAGERFLOW_BLAS_KERNELS"
 AVX512_KERNELS = "SkylakeX"
-# Kernels for processors without AVX-512, by the names that OpenBLAS tells.
+# Kernels for processors without AVX-512, by OpenBLAS's names.
 _OLDER = frozenset(("Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Excavator"))
 
 
@@ -31,11 +31,11 @@ _OLDER = frozenset(("Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Exc
 
 
 def choose_kernels() -> bool:
-    """Let OpenBLAS compute with AVX-512 where the processor has it and OpenBLAS did not see that.
+    """Switch OpenBLAS to AVX-512 kernels if the processor supports them and it uses older ones.
 
-    The calls that do so are no documented ones, and no product may run meanwhile: so they are
-    made where they are found, where no other thread of Python could be at work, and again to go
-    back if the result is not what was asked for. Gives whether there are other kernels now.
+    The functions for this are undocumented, and no product may run meanwhile: so they are only
+    called if available, while no other Python thread is active, and called again to restore the
+    kernels if the result is wrong. Returns whether the kernels have changed.
     """
     if CORE_TYPE in os.environ or switched_off(KEEP_KERNELS):
         return False
@@ -48,7 +48,7 @@ def choose_kernels() -> bool:
     except AttributeError:
         return False
     for call in calls:
-        call.restype = None  # what it leaves in a register would end ``in_one_call``
+        call.restype = None  # garbage in the return register would stop ``in_one_call``
     os.environ[CORE_TYPE] = AVX512_KERNELS
     try:
         in_one_call(calls)
@@ -63,19 +63,19 @@ def choose_kernels() -> bool:
 
 @cache
 def is_outdated() -> bool:
-    """Whether OpenBLAS computes with kernels that do without the AVX-512 that there is."""
+    """Whether OpenBLAS uses kernels without AVX-512 although the processor supports it."""
     return _has_avx512() and kernels() in _OLDER
 
 
 def _has_avx512() -> bool:
-    """Whether NumPy's own kernels use AVX-512, as it tells in ``numpy.show_runtime``."""
+    """Whether NumPy's own kernels use AVX-512, as shown by ``numpy.show_runtime``."""
     core = getattr(sys.modules["numpy"], "_core", None)
     features = getattr(getattr(core, "_multiarray_umath", None), "__cpu_features__", {})
     return bool(features.get("AVX512_SKX"))
 
 
 def kernels() -> str:
-    """The name of the processor whose kernels OpenBLAS computes with; "" if it is not at hand."""
+    """The processor name of OpenBLAS's kernels; "" if OpenBLAS is not found."""
     function = _function("get_corename")
     if function is None:
         return ""
@@ -91,10 +91,10 @@ _IF_LOADED = getattr(os, "RTLD_NOLOAD", 0)
 
 @cache
 def _library() -> Any:
-    """NumPy's OpenBLAS; None if that is not what it computes with."""
+    """NumPy's OpenBLAS; None if NumPy uses another library."""
     for path in _paths():
         try:
-            library = ctypes.PyDLL(path, mode=_IF_LOADED)  # calls keep the lock
+            library = ctypes.PyDLL(path, mode=_IF_LOADED)  # calls keep the interpreter lock
         except raised_here(OSError):
             continue
         if _found_in(library, "set_num_threads") is not None:
@@ -103,7 +103,7 @@ def _library() -> Any:
 
 
 def _found_in(library: Any, name: str) -> Any:
-    """A function of an OpenBLAS, whose names have a prefix and a suffix in some builds."""
+    """A function of an OpenBLAS library; names have a prefix and a suffix in some builds."""
     for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "", "64")):
         function = getattr(library, f"{prefix}openblas_{name}{suffix}", None)
         if function is not None:
@@ -117,7 +117,7 @@ def _function(name: str) -> Any:
 
 
 def _paths() -> Iterator[str]:
-    """Files that may be the BLAS in use: beside NumPy in its wheels, else what is mapped."""
+    """Files that may be the BLAS in use: beside NumPy in its wheels, else mapped files."""
     package = os.path.dirname(sys.modules["numpy"].__file__ or "")
     folders = (package + ".libs", os.path.join(package, ".dylibs"), os.path.join(package, ".libs"))
     for folder in (f for f in folders if os.path.isdir(f)):
@@ -127,7 +127,7 @@ def _paths() -> Iterator[str]:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "blas" in line}
-    except raised_here(OSError):  # only Linux has it
+    except raised_here(OSError):  # only on Linux
         return
     yield from sorted(p for p in mapped if ".so" in p)
 
@@ -137,7 +137,7 @@ def _paths() -> Iterator[str]:
 
 @cache
 def thread_functions() -> tuple[Any, Any] | None:
-    """Functions that set and tell the number of threads; None without an OpenBLAS."""
+    """Functions that set and get the number of threads; None without an OpenBLAS."""
     setter, getter = _function("set_num_threads"), _function("get_num_threads")
     if setter is None or getter is None:
         return None
@@ -153,7 +153,7 @@ _before = 1
 class single_threaded(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which BLAS calls use one thread; the first user switches, the last restores.
 
-    Without an OpenBLAS that can be found it does nothing.
+    It does nothing without an OpenBLAS.
     """
 
     def acquire(self) -> None:
@@ -170,7 +170,7 @@ class single_threaded(ScopeGuard):  # noqa: N801 (it is used like a function)
             in_one_call((partial(_users.add, self), partial(setter, 1)))
 
     def release(self) -> None:
-        """Give BLAS its threads back, unless others want one thread still."""
+        """Restore the number of BLAS threads, unless others still want one thread."""
         functions = thread_functions()
         if functions is not None and self in _users:
             forget = partial(_users.discard, self)

@@ -1,13 +1,13 @@
-"""Memory for large arrays, kept when they die and used again.
+"""Memory for large arrays, reused after they are freed.
 
 Mapping fresh pages costs more than arithmetic on them, and the system takes pages back as soon
-as a large array dies. So memory of large arrays comes from a pool: blocks of pages in size
+as a large array is freed. So memory of large arrays comes from a pool: blocks of pages in size
 classes, each used again for the next array that fits.
 
-An array from the pool is a plain one of NumPy. It and all views of it, also those made by
+An array from the pool is a plain NumPy array. It and all its views, including those made by
 ``memoryview``, DLPack or ``np.frombuffer``, keep one inner array alive, and a weak reference to
-that one says when the block is free. Addresses keep nothing alive: one that was read from
-``array.ctypes.data`` or ``__array_interface__`` holds no longer than the array.
+the latter reports when the block is free. Addresses keep nothing alive: one read from
+``array.ctypes.data`` or ``__array_interface__`` is valid no longer than the array.
 
 The inner array is of NumPy's own class, which the garbage collector does not track: it clears
 weak references to what it tracks before it runs finalizers, and these may still use the memory.
@@ -38,7 +38,7 @@ from eagerflow.runtime import allocation
 Array = np.ndarray[Any, Any]
 
 CLASS_BITS = 3  # 8 size classes for each power of two, so that at most an eighth is unused
-HUGE_PAGE_BYTES = 1 << 21  # bytes; first use of such pages costs a quarter of that of small ones
+HUGE_PAGE_BYTES = 1 << 21  # first use of a huge page costs a quarter of that of small ones
 MAX_KEPT_BYTES = 4 << 30
 CGROUP_LIMITS = (  # of version 2 and of version 1
     "/sys/fs/cgroup/memory.max",
@@ -55,7 +55,7 @@ REFUSALS = (OSError, OverflowError, ValueError)  # of pages, by the system
 
 
 def min_pooled_bytes() -> int:
-    """Bytes from which taking an array from the pool costs less than what it saves.
+    """Bytes from which the pool saves more time than it costs.
 
     glibc keeps blocks of up to 32 MiB by itself, so that fewer of them are mapped afresh.
     """
@@ -69,23 +69,23 @@ def min_pooled_bytes() -> int:
 def map_pages(size: int) -> Any:
     """``size`` bytes of fresh pages, unmapped when the object and all buffers of it are gone.
 
-    Raises one of REFUSALS where the system has not that many.
+    Raises one of REFUSALS if the system has not enough memory.
     """
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
         return mmap.mmap(-1, size)
-    # Shared pages, Python's default, would be shared with the processes that this one forks.
+    # Shared pages, Python's default, would be shared with forked processes.
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             pages.madvise(mmap.MADV_HUGEPAGE)
         except raised_here(OSError):
-            pass  # a kernel without huge pages: the small ones do
+            pass  # a kernel without huge pages
     return pages
 
 
 @cache
 def system_trim() -> Callable[[int], object]:
-    """What gives memory back that ``malloc`` keeps: glibc's ``malloc_trim``; elsewhere nothing."""
+    """A function that returns memory kept by ``malloc``: glibc's ``malloc_trim``; else a no-op."""
     try:
         trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
     except raised_here(AttributeError, TypeError, OSError):  # musl and macOS; Windows
@@ -94,7 +94,7 @@ def system_trim() -> Callable[[int], object]:
 
 
 def memory_of_machine() -> int | None:
-    """Bytes of physical memory that this process may use; None where the system won't tell."""
+    """Bytes of physical memory that this process may use; None if unknown."""
     found = []
     try:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -110,7 +110,7 @@ def memory_of_machine() -> int | None:
 
 
 def default_kept_limit() -> int:
-    """A quarter of the memory, 4 GiB where that is less, 1 GiB where it is not known."""
+    """A quarter of the memory, at most 4 GiB; 1 GiB if it is not known."""
     memory = memory_of_machine()
     return min(MAX_KEPT_BYTES, (memory or MAX_KEPT_BYTES) // 4)
 
@@ -121,7 +121,7 @@ MIN_POOLED_BYTES = min_pooled_bytes()
 
 
 class _Block:
-    """Pages of memory, the lease of the array that uses them, and where they are kept."""
+    """Pages of memory, the lease of the array that uses them, and their free list."""
 
     __slots__ = ("home", "lease", "pages", "since", "size")
 
@@ -130,11 +130,11 @@ class _Block:
         self.home = home
         self.pages = memoryview(map_pages(size))
         self.lease: _Lease | None = None
-        self.since = 0  # when it was last given back
+        self.since = 0  # time of the last return
 
 
 class _Lease(weakref.ref[Array]):
-    """Dies with the inner array that all views of a block keep alive."""
+    """A reference to the inner array that all views of a block keep alive."""
 
     __slots__ = ("block",)
 
@@ -142,19 +142,19 @@ class _Lease(weakref.ref[Array]):
 
 
 class BufferPool:
-    """Blocks of memory in use by arrays, and blocks kept for the next ones.
+    """Blocks of memory in use by arrays, and kept free blocks.
 
     ``kept_limit`` bounds the bytes of kept blocks; None stands for a quarter of the machine's
-    memory, or 4 GiB where that is less. Any thread may use a pool at any time, also a
-    finalizer or a signal handler that interrupts it: its lock is one that a thread may take
-    again, and every statement under it leaves the figures right for such a caller, and for a
-    child of a fork. The lock is taken in Python's own way, for a microsecond counts here.
+    memory, at most 4 GiB. Any thread may use a pool at any time, including a
+    finalizer or a signal handler that interrupts it: its lock is reentrant,
+    and every statement under it leaves consistent figures for such a caller, and for a
+    forked child. The lock is Python's own, since a microsecond matters here.
     """
 
     def __init__(self, kept_limit: int | None = None) -> None:
         self.lock = reentrant_lock()
         self._blocks: set[_Block] = set()
-        self._kept: dict[int, deque[_Block]] = {}  # by size, the latest at the right
+        self._kept: dict[int, deque[_Block]] = {}  # by size, most recent at the right
         self._limit: float = math.inf
         self._kept_limit = default_kept_limit() if kept_limit is None else kept_limit
         self._mapped = self._in_use = self._peak = 0  # bytes
@@ -168,7 +168,7 @@ class BufferPool:
         """A C-contiguous array of arbitrary values, as from ``np.empty``.
 
         From ``MIN_POOLED_BYTES`` on, its memory comes from the pool and starts at a page. Raises
-        OutOfMemoryError where the limit or the system refuses the memory.
+        OutOfMemoryError if the limit or the system refuses the memory.
 
         >>> BufferPool().empty((1000, 1000), np.float32).flags.c_contiguous
         True
@@ -187,8 +187,8 @@ class BufferPool:
         size = (((nbytes - 1) >> shift) + 1) << shift
         inner = self._lend(size, dtype, count)
         if inner is None:
-            gc.collect()  # cycles of objects may hold arrays that cannot be reached
-            self.stats()  # counts anew
+            gc.collect()  # reference cycles may hold unreachable arrays
+            self.stats()  # recounts
             inner = self._lend(size, dtype, count)
             if inner is None:
                 raise self._refusal(nbytes)
@@ -197,8 +197,8 @@ class BufferPool:
     def empty_like(self, array: Array) -> Array:
         """An array of the shape and dtype of ``array``, with its order of axes in memory.
 
-        It is contiguous also where ``array`` is not; where the order of the axes is neither
-        C's nor Fortran's, it is C's. Raises what ``empty`` raises.
+        It is contiguous even if ``array`` is not; if the order of the axes is neither
+        C's nor Fortran's, it is C's. Raises the errors of ``empty``.
 
         >>> BufferPool().empty_like(np.ones((300, 4000)).T).flags.f_contiguous
         True
@@ -208,14 +208,14 @@ class BufferPool:
         return self.empty(array.shape, array.dtype)
 
     def has_made(self, inner: Array) -> bool:
-        """Whether an array lies in a block of the pool, and no other array encloses it."""
+        """Whether an array is directly in a block of the pool, with no other array as its base."""
         return any(type(ref) is _Lease and ref.block in self._blocks for ref in getweakrefs(inner))
 
     def _lend(self, size: int, dtype: np.dtype[Any], count: int) -> Array | None:
-        """An inner array on a block of ``size`` bytes; None where there is none to be had."""
+        """An inner array on a block of ``size`` bytes; None if no memory is available."""
         with self.lock:
             try:
-                # The block used last: its pages may still be in a cache.
+                # The most recently used block: its pages may still be in a cache.
                 block = self._kept[size].pop()
             except raised_here(KeyError, IndexError):
                 found = self._make(size)
@@ -232,7 +232,7 @@ class BufferPool:
         return inner
 
     def _lent(self, size: int) -> None:
-        """Count ``size`` more bytes as lent, which NumPy's arrays leave room for."""
+        """Count ``size`` more bytes in use, which lowers the limit for NumPy's arrays."""
         self._in_use = used = self._in_use + size
         if self._counts:
             allocation.counters[allocation.LENT] = used
@@ -241,11 +241,11 @@ class BufferPool:
             self._peak = used
 
     def _room(self) -> float:
-        """Bytes that may still be lent."""
+        """Bytes that may still be used."""
         return self._limit - self._in_use - (allocation.counted_bytes() if self._counts else 0)
 
     def _make(self, size: int) -> _Block | None:
-        """A new block, for which kept ones make room."""
+        """A new block, after dropping kept ones to make room."""
         if size > self._room():
             return None
         home = self._kept.setdefault(size, deque())
@@ -264,7 +264,7 @@ class BufferPool:
         return block
 
     def _take_back(self, lease: _Lease) -> None:
-        """Keep the block of a lease whose array has died: called by the weak reference."""
+        """Keep the block of a freed array: called by its lease, a weak reference."""
         block = lease.block
         with self.lock:
             if block.lease is not lease:
@@ -278,10 +278,10 @@ class BufferPool:
             if mapped - used <= self._kept_limit and mapped <= self._limit:
                 return
             gone = self._forget(self._limit - used)
-        gone.clear()  # unmapping takes time, so it waits for the end of the lock
+        gone.clear()  # unmapping takes time, so it is done after the lock
 
     def _forget(self, room: float) -> list[_Block]:
-        """Kept blocks, the oldest first, without which the others fit into ``room`` bytes."""
+        """Remove kept blocks, the oldest first, until the others fit into ``room`` bytes."""
         room = max(0, min(room, self._kept_limit))
         gone: list[_Block] = []
         while self._mapped - self._in_use > room:
@@ -297,17 +297,17 @@ class BufferPool:
     # Limits and figures ----------------------------------------------------------------------
 
     def set_limit(self, size: int | None) -> None:
-        """Let arrays of the pool have ``size`` bytes in all; None lifts the limit.
+        """Limit arrays of the pool to ``size`` bytes in all; None lifts the limit.
 
-        Kept blocks are dropped where they would not fit. Only those arrays count that come from
-        ``empty`` and have ``MIN_POOLED_BYTES`` or more.
+        Kept blocks are dropped if they do not fit. Only arrays from ``empty``
+        with ``MIN_POOLED_BYTES`` or more count.
         """
         self._set("_limit", math.inf if size is None else size)
 
     def set_common_limit(self, size: int | None) -> None:
-        """Let all arrays that kernels make have ``size`` bytes in all; None lifts the limit.
+        """Limit all arrays that kernels make to ``size`` bytes in all; None lifts the limit.
 
-        Arrays that NumPy makes by itself count from when the limit is set; without llvmlite only
+        Arrays that NumPy allocates itself count from when the limit is set; without llvmlite only
         those of the pool do.
         """
         with self.lock:
@@ -317,7 +317,7 @@ class BufferPool:
         self.set_limit(size)
 
     def set_kept_limit(self, size: int | None) -> None:
-        """Keep blocks of ``size`` bytes in all; None stands for the default."""
+        """Keep free blocks of ``size`` bytes in all; None stands for the default."""
         self._set("_kept_limit", default_kept_limit() if size is None else size)
 
     def _set(self, name: str, value: float) -> None:
@@ -327,7 +327,7 @@ class BufferPool:
         gone.clear()
 
     def release(self) -> int:
-        """Give all kept blocks back to the system, and what ``malloc`` keeps.
+        """Return all kept blocks to the system, and memory kept by ``malloc``.
 
         Returns the bytes of the blocks.
         """
@@ -342,10 +342,10 @@ class BufferPool:
     def stats(self) -> dict[str, int]:
         """Figures of the pool, in bytes and in counts since it was made.
 
-        ``bytes_in_use`` by arrays and at most so far, ``bytes_kept`` for the next ones,
+        ``bytes_in_use`` by arrays and their peak, ``bytes_kept`` in free blocks,
         ``allocations`` of arrays and how many of them were ``reuses`` of a kept block;
-        ``bytes_limit`` is 0 where there is none. Under a common limit, arrays that NumPy has made
-        since it was set are in use too.
+        ``bytes_limit`` is 0 without a limit. Under a common limit, arrays that NumPy has made
+        since it was set count as in use too.
         """
         with self.lock:
             self._recount()
@@ -362,7 +362,7 @@ class BufferPool:
             }
 
     def _recount(self) -> None:
-        """Set right what an interrupt in the middle of a call, such as Ctrl-C, left out."""
+        """Correct figures after an interrupt in the middle of a call, such as Ctrl-C."""
         kept = {block for blocks in self._kept.copy().values() for block in blocks.copy()}
         self._blocks |= kept
         for block in self._blocks.copy():

@@ -1,17 +1,17 @@
 """Machine code on disk: objects of compiled kernels, kept for later processes.
 
-Loading an object is executing code, so what is read must be what this user has written. Three
-things see to that: the folder and the file belong to the user and no other may write to them;
+Loading an object executes code, so it must have been written by this user. Three
+rules ensure that: the folder and the file belong to the user and no other may write to them;
 links are not followed; a file holds its whole key, and a digest over all of it, so damaged,
 truncated, renamed and foreign files are misses. The digest is no signature: it guards against
 accidents, the permissions against people.
 
-A cache must never be the reason why a program fails: trouble with the disk is one warning in
+A cache must never make a program fail: disk errors cause one warning in
 the process, and kernels are compiled again.
 
-No state is shared but the folder: there are no locks, so threads, forks and other processes are
-safe with each other. What a call does is one open, one rename or one deletion of a file, each of
-which other processes see done or not done.
+The folder is the only shared state: there are no locks, so threads, forks and other processes are
+safe with each other. A call makes one open, one rename or one deletion of a file, each of
+which is atomic for other processes.
 
 Layout of a file, little-endian: magic (16 bytes), format version (4), length of the key in bytes
 (4), length of the content (8), SHA-256 of these 32 bytes, the key and the content (32), the key
@@ -47,16 +47,16 @@ MEGABYTE = 10**6
 MAX_FILE_BYTES = 64 * MEGABYTE
 DEFAULT_MAX_BYTES = 256 * MEGABYTE
 KEPT_WHEN_FULL = 0.8
-# Between two looks at the whole folder a process stores at most this share of the limit, so
-# eight processes that do not know of each other pass it by an eighth.
+# Between two checks of the whole folder a process stores at most this share of the limit, so
+# eight processes that do not know of each other exceed it by an eighth.
 SHARE_BETWEEN_CHECKS = 1 / 64
 
 HOUR = 3600.0
-# What follows a second dot is the writer's mark: a file that is not complete yet. The names are
-# strict because files are deleted by them, and the folder may hold other things of the user's.
+# After a second dot comes the writer's mark: an incomplete file. The names are
+# strict because files are deleted by them, and the folder may hold unrelated files of the user.
 NAMES = re.compile(r"[0-9a-f]{64}\.kernel(\.[0-9a-f]{16})?")
 
-# Zero where a system has no such flag; there the kind of a file is looked at before it is opened.
+# Zero if a system has no such flag; there the kind of a file is checked before it is opened.
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # a pipe in a file's place must not wait for a writer
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -66,15 +66,15 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
 _PINNED = hasattr(os, "O_DIRECTORY") and (
     {os.open, os.rename, os.stat, os.unlink} <= os.supports_dir_fd
 )
-# What opening a link, a socket or a device without driver fails with, by system.
+# Errors of opening a link, a socket or a device without driver, by system.
 _NOT_A_FILE = {errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP}
 
 
-# Where --------------------------------------------------------------------------------------------
+# Location -----------------------------------------------------------------------------------------
 
 
 def default_folder() -> str | None:
-    """The folder in which compiled kernels are kept, None where there is none.
+    """The folder for compiled kernels, None if there is none.
 
     The environment variable ``EAGERFLOW_CACHE`` names it, or switches the cache off with "0" or
     "off". Without it, the folder is a part of the user's cache folder: ``XDG_CACHE_HOME`` (XDG
@@ -101,7 +101,7 @@ def default_folder() -> str | None:
 
 
 def size_limit() -> int:
-    """Bytes that all entries may take together."""
+    """The maximum total size of all entries, in bytes."""
     text = setting("EAGERFLOW_CACHE_MB")
     if not text:
         return DEFAULT_MAX_BYTES
@@ -117,12 +117,12 @@ def size_limit() -> int:
 
 # Trouble ------------------------------------------------------------------------------------------
 
-# Counters of itertools are atomic; the first one to take a number speaks for the process.
+# Counters of itertools are atomic; the first caller gets 0 and warns.
 _complaints = itertools.count()
 
 
 def _complain(problem: str) -> None:
-    """Warn once in the process, on behalf of the first caller outside of this package."""
+    """Warn once per process, attributed to the first caller outside of this package."""
     if next(_complaints):
         return
     frame = _first_frame_outside(sys._getframe(1))
@@ -136,10 +136,10 @@ def _complain(problem: str) -> None:
             frame.f_globals.setdefault("__warningregistry__", {}),
         )
     except raised_here(Exception):
-        # Warnings are errors here (-W error), or a hook of other code fails. What a kernel computes
-        # does not depend on the cache, so the program goes on and the sentence is just printed.
+        # Warnings are errors here (-W error), or a foreign hook fails. Results of kernels
+        # do not depend on the cache, so the program continues and the message is printed.
         if sys.stderr is not None:
-            with suppress(OSError, ValueError):  # closed: there is no reader left
+            with suppress(OSError, ValueError):  # stderr may be closed
                 print(f"RuntimeWarning: {problem}", file=sys.stderr)
 
 
@@ -152,13 +152,13 @@ def _first_frame_outside(frame: FrameType) -> FrameType:
 
 def _complain_of(error: Exception, path: str | None) -> None:
     _complain(
-        f"trouble with the folder of compiled kernels ({path}), so kernels are compiled anew: "
+        f"trouble with the folder of compiled kernels ({path}), so kernels are compiled again: "
         f"{error}. Set EAGERFLOW_CACHE to a folder that only you can write to, or to 'off'"
     )
 
 
 def _distrust(status: os.stat_result, path: str) -> None:
-    """Raise PermissionError for what others have made or may change."""
+    """Raise PermissionError for a file or folder that others own or may change."""
     if not hasattr(os, "geteuid"):  # Windows: the user's folders are private by inheritance
         return
     if status.st_uid != os.geteuid():
@@ -172,9 +172,9 @@ def _distrust(status: os.stat_result, path: str) -> None:
 
 
 class _Folder(ScopeGuard):
-    """A context with an open folder that belongs to this user alone.
+    """A context with an open folder that only this user can write to.
 
-    Raises OSError if there is none, or one that is not to be trusted.
+    Raises OSError if there is none, or if it cannot be trusted.
     """
 
     def __init__(self, path: str) -> None:
@@ -183,11 +183,11 @@ class _Folder(ScopeGuard):
 
     @property
     def fd(self) -> int | None:
-        """The open folder, where the system opens folders."""
+        """The open folder, if the system can open folders."""
         return None if self._file is None else self._file.fd
 
     def acquire(self) -> None:
-        """Open the folder, and look whose it is."""
+        """Open the folder, and check its owner."""
         if self._file is not None:
             self._file.acquire()
         status = os.stat(self.path if self.fd is None else self.fd)
@@ -196,15 +196,15 @@ class _Folder(ScopeGuard):
         _distrust(status, self.path)
 
     def release(self) -> Exception | None:
-        """Let go of the folder."""
+        """Close the folder."""
         return None if self._file is None else self._file.release()
 
     def at(self, name: str) -> str:
-        """A file's name as the system calls take it, beside ``dir_fd=self.fd``."""
+        """A file's name for system calls with ``dir_fd=self.fd``."""
         return name if self.fd is not None else os.path.join(self.path, name)
 
     def discard(self, name: str) -> bool:
-        """Delete a file, link or pipe if it is this user's; whether it is gone."""
+        """Delete a file, link or pipe if it is this user's; False if it remains."""
         try:
             status = os.stat(self.at(name), dir_fd=self.fd, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
@@ -214,12 +214,12 @@ class _Folder(ScopeGuard):
             os.unlink(self.at(name), dir_fd=self.fd)
         except raised_here(FileNotFoundError):
             return True
-        except raised_here(OSError):  # read-only, or in use on Windows: it stays, and stays refused
+        except raised_here(OSError):  # read-only, or in use on Windows: it stays and is rejected
             return False
         return True
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Name and status of every regular file with a name that this module gives."""
+        """Name and status of every regular file with a name in this module's format."""
         with os.scandir(self.path if self.fd is None else self.fd) as found:
             for item in found:
                 if not NAMES.fullmatch(item.name):
@@ -233,12 +233,12 @@ class _Folder(ScopeGuard):
 
 
 def _make(path: str) -> None:
-    """Make a folder and those above it, all of them for this user alone."""
+    """Make a folder and its parents, all of them for this user only."""
     missing = [path]
     while not os.path.isdir(parent := os.path.dirname(missing[-1])) and parent != missing[-1]:
         missing.append(parent)
     for folder in reversed(missing):
-        with suppress(FileExistsError):  # another process was quicker
+        with suppress(FileExistsError):  # another process made it first
             os.mkdir(folder, stat.S_IRWXU)
 
 
@@ -247,7 +247,7 @@ def _name(key: bytes) -> str:
 
 
 def _encode(key: str) -> bytes:
-    return key.encode("utf-8", "surrogatepass")  # any text will do
+    return key.encode("utf-8", "surrogatepass")  # accept any text
 
 
 def _pack(key: bytes, content: bytes) -> bytes:
@@ -256,7 +256,7 @@ def _pack(key: bytes, content: bytes) -> bytes:
 
 
 def _unpack(raw: bytes, key: bytes) -> bytes | None:
-    """The content of a file if it is whole, of this format, and of this key."""
+    """The content of a file if it is complete, of this format, and of this key."""
     if len(raw) < HEADER + len(key):
         return None
     magic, version, key_length, length = FIELDS.unpack_from(raw)
@@ -274,7 +274,7 @@ def _unpack(raw: bytes, key: bytes) -> bytes | None:
 
 
 def _read(folder: _Folder, name: str, key: bytes) -> bytes | None:
-    """The content of an entry, None where there is no good one; what is not good is deleted."""
+    """The content of an entry, None if there is no valid one; invalid entries are deleted."""
     content = None
     try:
         if not _NOFOLLOW and not stat.S_ISREG(os.lstat(folder.at(name)).st_mode):
@@ -288,7 +288,7 @@ def _read(folder: _Folder, name: str, key: bytes) -> bytes | None:
         if error.errno not in _NOT_A_FILE:
             raise
     if content is None:
-        # A good file that another process puts here at this moment may go as well: a miss more.
+        # A valid file just stored by another process may be deleted too: one more miss.
         folder.discard(name)
     return content
 
@@ -305,8 +305,8 @@ def _read_open(fd: int, path: str, key: bytes) -> bytes | None:
         pieces.append(piece)
         left -= len(piece)
     content = _unpack(b"".join(pieces), key)
-    # The time of change tells the last use, roughly, so that most loads write nothing. Times in
-    # the future come from a clock that was wrong.
+    # The modification time is roughly the last use, so that most loads write nothing. Times in
+    # the future come from a wrong clock.
     if content is not None and abs(time.time() - status.st_mtime) > HOUR:
         with suppress(OSError):  # a read-only folder: nothing is evicted there either
             os.utime(fd if os.utime in os.supports_fd else path)
@@ -314,12 +314,12 @@ def _read_open(fd: int, path: str, key: bytes) -> bytes | None:
 
 
 def _write(folder: _Folder, name: str, packed: bytes) -> None:
-    """Put an entry in place whole: readers see the old file, or none, until it is complete.
+    """Store an entry atomically: readers see the old file, or none, until it is complete.
 
-    Nothing waits for the disk (fsync): if the machine stops, a file may be left that is empty
-    or has holes, which the digest finds when it is loaded.
+    There is no fsync: if the machine stops, a file may be left empty
+    or with holes, which the digest detects when it is loaded.
     """
-    # Not the process's number: processes on other machines, or in containers, have the same.
+    # Not the process id: processes on other machines, or in containers, may share it.
     temporary = f"{name}.{os.urandom(8).hex()}"
     mode = stat.S_IRUSR | stat.S_IWUSR
     try:
@@ -341,11 +341,11 @@ def _write(folder: _Folder, name: str, packed: bytes) -> None:
 
 
 class ObjectCache:
-    """Compiled kernels in a folder of the user's, by key; safe for many processes and threads.
+    """Compiled kernels in a folder of the user, by key; safe for many processes and threads.
 
-    ``folder`` is made when something is stored; None stands for ``default_folder()``, looked up
-    at first use. All files together take at most 256 MB, or what ``EAGERFLOW_CACHE_MB`` says:
-    a store that passes it deletes what was not used for longest, down to four fifths. ``hits``
+    ``folder`` is made at the first store; None stands for ``default_folder()``, looked up
+    at first use. All files together take at most 256 MB, or ``EAGERFLOW_CACHE_MB``:
+    a store beyond it deletes the least recently used files, down to four fifths. ``hits``
     and ``misses`` count this object's loads.
 
     >>> import tempfile
@@ -362,18 +362,18 @@ class ObjectCache:
         self._looked_up = False
         self.hits = 0
         self.misses = 0
-        # Bytes to store before the next look at the whole folder. Threads may miss each other's
-        # changes, which moves that look by a file.
+        # Bytes to store before the next check of the whole folder. Threads may miss each other's
+        # changes, which shifts that check by a file.
         self._room = 0
 
     @property
     def folder(self) -> str | None:
-        """Where the files are; None if the cache is switched off or no folder can be named."""
+        """The path of the folder; None if the cache is switched off or no folder can be named."""
         if not self._looked_up:
             try:
                 self._folder = self._look_up()
             except raised_here(OSError, ValueError) as error:
-                # a relative path, and no current folder
+                # a relative path without a current folder
                 _complain_of(error, None)
             self._looked_up = True
         return self._folder
@@ -387,10 +387,10 @@ class ObjectCache:
         return path
 
     def load(self, key: str) -> bytes | None:
-        """The content stored under ``key``, None where there is no good entry.
+        """The content stored under ``key``, None if there is no valid entry.
 
-        An entry that is damaged or not what it claims to be is deleted. Raises nothing for
-        trouble with the disk.
+        A damaged or mismatched entry is deleted. Disk errors
+        are not raised.
         """
         content = None
         encoded = _encode(key)
@@ -399,9 +399,9 @@ class ObjectCache:
                 with _Folder(path) as folder:
                     content = _read(folder, _name(encoded), encoded)
             except raised_here(FileNotFoundError):
-                pass  # no folder yet, or none any more: a miss like others
+                pass  # no folder yet, or deleted: an ordinary miss
             except raised_here(OSError, ValueError) as error:
-                # ValueError: a path that no system takes
+                # ValueError: an invalid path
                 _complain_of(error, path)
         if content is None:
             self.misses += 1
@@ -410,9 +410,9 @@ class ObjectCache:
         return content
 
     def store(self, key: str, content: bytes) -> None:
-        """Keep ``content`` under ``key``, in place of what was there.
+        """Store ``content`` under ``key``, replacing an existing entry.
 
-        Raises nothing for trouble with the disk. Content above 64 MB is not kept.
+        Disk errors are not raised. Content above 64 MB is not stored.
         """
         if (path := self.folder) is None:
             return
@@ -425,17 +425,17 @@ class ObjectCache:
             try:
                 self._put(path, _name(encoded), packed, limit)
             except raised_here(FileNotFoundError):
-                # There is no folder yet, or another process just deleted it or the half-made file.
+                # The folder does not exist yet, or another process just deleted it or the file.
                 _make(path)
-                with suppress(FileNotFoundError):  # deleted once more: then nothing is kept
+                with suppress(FileNotFoundError):  # deleted again: nothing is stored
                     self._put(path, _name(encoded), packed, limit)
         except raised_here(OSError, ValueError) as error:
-            # Windows does not replace a file that is being read; it holds the same already.
+            # Windows does not replace a file that is being read; it has the same content.
             if not (os.name == "nt" and isinstance(error, PermissionError)):
                 _complain_of(error, path)
 
     def load_or_make(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """The content stored under ``key``, or what ``make()`` gives, which is stored then."""
+        """The content stored under ``key``, or else the result of ``make()``, which is stored."""
         content = self.load(key)
         if content is None:
             content = make()
@@ -443,9 +443,9 @@ class ObjectCache:
         return content
 
     def entries(self) -> list[os.stat_result]:
-        """The status of the file of each entry, its time of change being its last use, roughly.
+        """The status of the file of each entry; its modification time is roughly its last use.
 
-        Raises OSError for a folder that is not to be trusted, or that cannot be read.
+        Raises OSError for a folder that cannot be trusted or read.
         """
         if (path := self.folder) is not None:
             with suppress(FileNotFoundError), _Folder(path) as folder:
@@ -453,9 +453,9 @@ class ObjectCache:
         return []
 
     def clear(self) -> tuple[int, int]:
-        """Delete all entries, and what writers left that never finished; gives files and bytes.
+        """Delete all entries and unfinished files of writers; returns numbers of files and bytes.
 
-        All else in the folder stays, and the folder itself. Raises OSError as ``entries`` does.
+        Other files stay, and so does the folder itself. Raises OSError as ``entries`` does.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -481,14 +481,14 @@ class ObjectCache:
                 self._tidy(folder, limit)
 
     def _tidy(self, folder: _Folder, limit: int) -> None:
-        """Keep the folder within its limit, and sweep what writers left that never finished."""
+        """Keep the folder within its limit, and delete unfinished files of writers."""
         now, total, entries = time.time(), 0, []
         for name, status in folder.files():
             if not name.endswith(".kernel"):  # not complete
                 if abs(now - status.st_mtime) > HOUR:
                     folder.discard(name)
             else:
-                # A clock that was wrong must not keep a file for good.
+                # A wrong clock must not keep a file forever.
                 used = status.st_mtime if status.st_mtime < now + HOUR else 0.0
                 entries.append((used, name, status.st_size))
                 total += status.st_size

@@ -1,8 +1,8 @@
-"""Messages between processes: JSON with the bytes of arrays behind it.
+"""Messages between processes: JSON followed by the bytes of arrays.
 
-A message is its JSON's length in four bytes, the JSON, and the arrays' numbers, as the JSON's
-``arrays`` says: names of dtypes with shapes. Nothing in it can be run. Numbers are little-endian,
-as they lie in memory on all machines that Python's wheels are made for.
+A message is its JSON's length in four bytes, the JSON, and the elements of arrays, given by the
+JSON's ``arrays``: names of dtypes with shapes. Nothing in it can be run. Numbers are little-endian,
+as in memory on all machines that Python's wheels are made for.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from eagerflow.handlers import raised_here, suppress
 __all__ = ["Channel", "as_error", "described"]
 
 _LENGTH = struct.Struct("<I")
-_SMALL = 1 << 16  # bytes up to which a message is sent, and taken, with one system call
-_PIECE = 1 << 22  # bytes between two looks at the clock
+_SMALL = 1 << 16  # bytes up to which a message takes one system call
+_PIECE = 1 << 22  # bytes between two updates of the time
 _FILE_SPACE = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 _CLOSED_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -39,12 +39,12 @@ _decode = json.JSONDecoder().decode
 
 @cache
 def _name(dtype: np.dtype[Any]) -> str:
-    """NumPy makes the name anew each time, which takes longer than to send it."""
+    """The name of a dtype; cached, as NumPy's lookup takes longer than sending it."""
     return dtype.name
 
 
 class Channel:
-    """One end of a connection between two processes; EOFError where the other one has gone.
+    """One end of a connection between two processes; EOFError if the other one has ended.
 
     >>> a, b = map(Channel, socket.socketpair())
     >>> a.send({"do": "compute"}, [np.float32([1.0, 2.0])])
@@ -61,16 +61,16 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.lock = threading.Lock()
-        """Held while sending or receiving: another thread does not close the file meanwhile."""
+        """Held while sending or receiving, so that no other thread closes the file meanwhile."""
         self.sent_at = self.received_at = monotonic()
-        """When the system last took something to send, and when something last came."""
+        """Times of the last progress in sending, and of the last data received."""
         self._memory = memoryview(bytearray(_SMALL))
-        self._begin = self._end = 0  # of what has come into it and is not taken yet
+        self._begin = self._end = 0  # bounds of received data not yet consumed
         self._files: deque[int] = deque()
         self._brings_files = connection.family == getattr(socket, "AF_UNIX", None)
 
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
-        """Send a message; TimeoutError where the other end does not read it."""
+        """Send a message; TimeoutError if the other end does not read it."""
         kept = [np.ascontiguousarray(x) for x in arrays]
         rows = [[_name(x.dtype), x.shape] for x in arrays]
         text = _encode(message | {"arrays": rows} if rows else message).encode()
@@ -91,10 +91,10 @@ class Channel:
             raise EOFError("the other process has gone") from None
 
     def receive(self, limit: int | None = None) -> tuple[dict[str, Any], list[Any]]:
-        """The next message and its arrays; TimeoutError where none comes in time.
+        """The next message and its arrays; TimeoutError if none comes in time.
 
         With a ``limit`` of bytes a longer message, or one with arrays, ends the connection: so
-        an unknown peer cannot ask for memory.
+        an unknown peer cannot cause large allocations.
         """
         if limit is not None:
             return self._short(limit), []
@@ -108,14 +108,14 @@ class Channel:
         return message, arrays
 
     def _short(self, limit: int) -> dict[str, Any]:
-        """The next message, and nothing of what is behind it: strangers bring no files."""
+        """The next message, without reading past it, and without files, as the peer is unknown."""
         (length,) = _LENGTH.unpack(self._exactly(memoryview(bytearray(_LENGTH.size))))
         if length > limit:
             raise EOFError("the other process sent a message over the limit")
         return _parsed(self._exactly(memoryview(bytearray(length))))
 
     def _taken(self, count: int) -> memoryview:
-        """The next bytes, until something more is taken."""
+        """The next bytes, valid until the next call."""
         begin = self._begin
         if count > _SMALL:
             return self._fill(memoryview(bytearray(count)))
@@ -129,7 +129,7 @@ class Channel:
         return self._memory[begin : self._begin]
 
     def _fill(self, view: memoryview) -> memoryview:
-        """Memory, filled with the next bytes."""
+        """``view``, filled with the next bytes."""
         here = min(len(view), self._end - self._begin)
         view[:here] = self._memory[self._begin : self._begin + here]
         self._begin += here
@@ -138,14 +138,14 @@ class Channel:
         return view
 
     def _exactly(self, view: memoryview) -> memoryview:
-        """Memory, filled with what comes; it is not a file's place."""
+        """``view``, filled directly from the socket, without accepting files."""
         done = 0
         while done < len(view):
             done += self._some(view[done:], plain=True)
         return view
 
     def _some(self, view: memoryview, plain: bool = False) -> int:
-        """How many bytes have come into memory, at least one; files are kept."""
+        """Receive into memory; returns the number of bytes, at least one; files are stored."""
         try:
             if plain or not self._brings_files:
                 count = self.socket.recv_into(view)
@@ -163,7 +163,7 @@ class Channel:
         return count
 
     def send_file(self, file: int) -> None:
-        """Give the other end an open file, behind a message that told of it."""
+        """Send an open file, after a message that announces it."""
         try:
             socket.send_fds(self.socket, [b"f"], [file])
         except raised_here(TimeoutError):
@@ -172,14 +172,14 @@ class Channel:
             raise EOFError("the other process has gone") from None
 
     def receive_file(self) -> int:
-        """The file that was sent behind the last message."""
+        """The file that was sent after the last message."""
         self._taken(1)
         if not self._files:
             raise EOFError("the other process has sent no file")
         return self._files.popleft()
 
     def is_there(self) -> bool:
-        """Whether the other end is still open; for one that says nothing unasked."""
+        """Whether the other end is still open; for one that sends nothing on its own."""
         try:
             with self.lock:
                 self.socket.settimeout(0.0)
@@ -191,7 +191,7 @@ class Channel:
         return False
 
     def close(self) -> None:
-        """End the connection, also for a thread that reads from it."""
+        """End the connection, including for a thread that reads from it."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         with self.lock:
@@ -201,7 +201,7 @@ class Channel:
 
 
 def _parsed(text: memoryview) -> dict[str, Any]:
-    """The object of a JSON text; EOFError where it is none, as nothing can follow on it."""
+    """The object of a JSON text; EOFError if it is invalid, as nothing can follow it."""
     try:
         found = _decode(str(text, "utf-8"))
     except raised_here(ValueError, RecursionError):
@@ -217,7 +217,7 @@ _FIELDS = ("problem", "op", "argument", "received", "expected", "hint", "at")
 
 
 def described(error: Exception) -> dict[str, Any]:
-    """An error as what a message can tell of it.
+    """An error as data for a message.
 
     >>> as_error(described(ef.errors.ShapeError("the ranks differ", op="stack")))
     ShapeError('the ranks differ')
@@ -228,7 +228,7 @@ def described(error: Exception) -> dict[str, Any]:
 
 
 def as_error(told: dict[str, Any]) -> Exception:
-    """The error that a message tells of; RuntimeError for one that is none of eagerflow's."""
+    """The error in a message; RuntimeError if it is none of eagerflow's."""
     name = told.pop("class")
     if name not in errors.__all__:
         return RuntimeError(told["problem"])

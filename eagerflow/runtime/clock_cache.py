@@ -1,9 +1,9 @@
-"""A bounded cache that keeps what was used last.
+"""A bounded cache with approximate least-recently-used replacement.
 
-Graphs by signature, and plans by sizes, are kept so that they need not be made again. What a
-program uses no more would be kept for good, so there is a bound, and what was not used lately
-goes first. A hit costs one attribute: every item has a mark, and the eldest item without a mark
-is the one that goes (known as the clock, or second-chance, replacement).
+Graphs by signature, and plans by sizes, are cached for reuse. Entries that a program no longer
+uses would stay forever, so there is a bound, and entries not used recently
+are dropped first. A hit costs one attribute: every item has a mark, and the eldest item without a
+mark is dropped (known as the clock, or second-chance, replacement).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, Generic, Protocol, TypeVar
 from eagerflow.errors import ArgumentError
 
 DEFAULT_MAX_ITEMS = 256
-"""Graphs of one function, and plans of one graph, that are kept unless another bound is given."""
+"""Default number of cached graphs of a function, and of plans of a graph."""
 
 
 class Marked(Protocol):
-    """What can be kept: finding it in ``items`` sets ``used``."""
+    """An item of a cache; finding it in ``items`` sets ``used``."""
 
     used: bool
 
     def release(self) -> None:
-        """Give memory back that is only kept for speed."""
+        """Release memory that is only kept for speed."""
 
 
 T = TypeVar("T", bound=Marked)
@@ -41,7 +41,7 @@ def checked_bound(bound: Any, op: str, argument: str) -> int:
 
 
 class ClockCache(Generic[T]):
-    """At most ``bound`` items by key; ``dropped`` counts those that had to go.
+    """At most ``bound`` items by key; ``dropped`` counts evicted ones.
 
     Single operations on ``items`` are safe in all threads and in finalizers; ``add`` is called
     by one thread at a time.
@@ -55,22 +55,22 @@ class ClockCache(Generic[T]):
         self.items: dict[Any, T] = {}
 
     def add(self, key: Any, item: T) -> list[T]:
-        """Keep ``item``, and give what is kept no longer because of it.
+        """Add ``item``, and return the items removed because of it.
 
-        The others give their buffers back: where new items come again and again, old ones are
-        hardly used, and where none come, each has its own.
+        All others release their buffers: if new items keep coming, old ones are
+        hardly used, and if none come, each has its own.
         """
         items = self.items
         for other in list(items.values()):
             other.release()
-        item.used = False  # until it is found: what comes once is the first to go
+        item.used = False  # until it is found: items used once are dropped first
         before = items.pop(key, None)
         items[key] = item
         gone = [] if before is None else [before]
         while len(items) > self.bound:
             eldest = next(iter(items))
             found = items.pop(eldest, None)
-            if found is None:  # a finalizer was faster
+            if found is None:  # removed by a finalizer
                 continue
             if found.used or found is item:
                 found.used = False

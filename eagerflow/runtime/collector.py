@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept waiting while much is made of which nothing is garbage yet."""
+"""Python's garbage collector, paused while many objects without garbage are created."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from functools import partial
 
 from eagerflow.guard import ScopeGuard, in_one_call
 
-NEVER = 1 << 30  # objects made since the last collection
+NEVER = 1 << 30  # threshold of new objects since the last collection
 
 
 class young(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which the garbage collector does not run by itself.
 
-    A plan is made of many objects that all stay. What a trace makes is young when it ends, so that
-    what leaks of it can be found among the young, however much else there is in memory. The last
-    one to leave sets the threshold back.
+    A plan consists of many objects that all survive. Objects of a trace are still young at its end,
+    so that leaks can be found among the young generation, however large the heap is. The last
+    context to end restores the threshold.
     """
 
     def acquire(self) -> None:
-        """Set a threshold that is not reached."""
+        """Set an unreachable threshold."""
         global _threshold
         self._thread = threading.get_ident()
         before = gc.get_threshold()
-        if before[0] != NEVER:  # else it is ours, set by a thread that may have left since
+        if before[0] != NEVER:  # otherwise set by a thread that may have left since
             _threshold = before
         in_one_call((partial(_young.add, self), partial(gc.set_threshold, NEVER, *before[1:])))
 
     def release(self) -> None:
-        """Let the collector run as before, unless others are inside still."""
+        """Restore the collector, unless other contexts are active."""
         if self in _young:
             forget = partial(_young.discard, self)
             in_one_call((forget, _young.__len__, partial(gc.set_threshold, *_threshold)))
 
 
 def set_apart() -> None:
-    """Collect garbage, and keep all that is there now out of later collections.
+    """Collect garbage, and exclude all current objects from later collections.
 
-    A process that has begun its work keeps what it began with, and each walk over that takes tens
-    of milliseconds, in which nothing else is done.
+    A process that has started its work keeps its initial objects, and each scan of them takes tens
+    of milliseconds, in which nothing else runs.
     """
     gc.collect()
     gc.freeze()

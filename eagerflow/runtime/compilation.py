@@ -1,8 +1,8 @@
-"""Background compilation: a thread of the pool begins with it; callers block until it is ready.
+"""Background compilation in threads of the pool; callers block until it is ready.
 
-So the code of a plan's first kernels is made while the texts of the later ones are written, and by
-all threads at once in the end. No thread depends on others: what none of them has begun with is
-made by the one that asks.
+The code of a plan's first kernels is compiled while the text of later ones is written, and by
+all threads in parallel at the end. No thread depends on others: work that none has started is
+done by the caller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eagerflow.runtime import threads
 
 
 class Compilation:
-    """What ``make()`` gives, which may take long: made by any thread, from now on."""
+    """The result of ``make()``, which may take long: computed by any thread, from now on."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make: Callable[[], bytes] | None = make
@@ -29,7 +29,7 @@ class Compilation:
             threads.invite(_help, 1)
 
     def run(self) -> None:
-        """Make it now, unless it is made; return when it is."""
+        """Compute the result, unless it is done; return when it is."""
         self._begun = True
         with Locked(self._lock):
             if self._make is not None:
@@ -37,9 +37,9 @@ class Compilation:
                 self._make = None
 
     def content(self) -> bytes:
-        """What was made; raises what ``make`` does."""
+        """The result; raises the errors of ``make``."""
         while self._begun and self._make is not None and _waiting:
-            _help()  # another thread is at it
+            _help()  # another thread is computing it
         self.run()
         with suppress(ValueError):
             _waiting.remove(self)
@@ -47,12 +47,12 @@ class Compilation:
 
 
 _waiting: deque[Compilation] = deque()
-"""Those that a thread of the pool was asked for, and that none has begun with."""
+"""Compilations requested from the pool, and not started yet."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_waiting.clear)
 
 
 def _help() -> None:
-    """Make the one that waits for longest; its error is for the caller that needs it."""
+    """Run the oldest pending one; its error is raised in the caller that needs it."""
     with suppress(Exception):
         _waiting.popleft().run()

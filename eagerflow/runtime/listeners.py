@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Noted(Generic[T]):
-    """Things while they live; ``hear`` are called with each one that is noted, also again.
+    """A weak set of things; ``hear`` is a list of listeners, called at each ``note``.
 
     >>> kernels = Noted()
     >>> kernels.hear.append(print)
@@ -25,11 +25,11 @@ class Noted(Generic[T]):
         self.hear: list[Callable[[T], None]] = []
 
     def note(self, thing: T) -> None:
-        """Note something, and tell the listeners."""
+        """Add a thing, and call the listeners."""
         self.things.add(thing)
         for heard in self.hear.copy():
             heard(thing)
 
 
 learned: Noted[Any] = Noted()
-"""The ops that have kernels in their tables, by which calls find them."""
+"""The ops with kernels in their tables, where calls look them up."""

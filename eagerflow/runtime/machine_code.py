@@ -1,7 +1,7 @@
-"""From LLVM's intermediate code to functions in memory, for the machine this runs on.
+"""Compiles LLVM IR to functions in memory, for the machine this runs on.
 
 llvmlite is imported when the first kernel is compiled. Objects are kept on disk between
-processes (``cache.py``); what is loaded lives as long as its ``Library``.
+processes (``cache.py``); loaded code lives as long as its ``Library``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eagerflow.settings import setting, switched_off
 
 
 class Target(Frozen):
-    """A processor to write code for: its name, its features, and the bytes of its vectors."""
+    """A processor to generate code for: its name, its features, and the bytes of its vectors."""
 
     triple: str
     cpu: str
@@ -38,12 +38,12 @@ class Target(Frozen):
 
     @property
     def has_avx512(self) -> bool:
-        """Whether the processor has the instructions of AVX-512, for vectors of all widths."""
+        """Whether the processor supports AVX-512 for vectors of all widths."""
         return self.vector_bytes == 64
 
     @property
     def has_halves(self) -> bool:
-        """Whether the processor converts float16 itself."""
+        """Whether the processor converts float16 in hardware."""
         return "+f16c" in self.features or self.triple.startswith(("aarch64", "arm64"))
 
     @property
@@ -54,13 +54,13 @@ class Target(Frozen):
 
     @property
     def key(self) -> str:
-        """What a cached object depends on besides its code."""
+        """The part of a cache key besides the code."""
         return f"{self.triple} {self.cpu} {self.features}"
 
 
 @cache
 def _llvm() -> Any:
-    """The bindings of LLVM, ready to write code for this machine."""
+    """The bindings of LLVM, ready to generate code for this machine."""
     binding = load_if_there("llvmlite.binding")
     if binding is None:
         raise MissingExtraError(
@@ -74,13 +74,13 @@ def _llvm() -> Any:
 
 @cache
 def load_ahead() -> None:
-    """Let a thread of the pool load LLVM's library: this one has other things to do first."""
+    """Load LLVM's library in a thread of the pool, in parallel with other work."""
     if not switched_off("EAGERFLOW_LLVM") and "llvmlite.binding" not in sys.modules:
         threads.invite(_load_library, min(threads.helpers(), 1))
 
 
 def _load_library() -> None:
-    """Load it as llvmlite will, which then finds it in memory; whatever fails is told there."""
+    """Load it as llvmlite will, which then finds it in memory; errors are reported there."""
     with suppress(Exception), Locked(_places[0]):
         spec = find_spec("llvmlite")
         for package in (spec and spec.submodule_search_locations) or ():
@@ -112,7 +112,7 @@ def version() -> str:
 
 @cache
 def host() -> Target:
-    """This machine; EAGERFLOW_LLVM_FEATURES, like ``-avx512* -fma``, takes features away."""
+    """This machine; EAGERFLOW_LLVM_FEATURES, like ``-avx512* -fma``, removes features."""
     binding = _llvm()
     features = binding.get_host_cpu_features()
     for word in setting("EAGERFLOW_LLVM_FEATURES").replace(",", " ").split():
@@ -132,10 +132,10 @@ def _vector_bytes(features: Any) -> int:
     return 32 if features.get("avx2") else 16
 
 
-# LLVM's bindings let one thread in at a time: calls are made under ``_lock``. LLVM itself makes
-# code of several modules at once, and that is what takes long: there each thread has a place of its
-# own. A child could never call what another thread was in when the process forked, and a process
-# that ends takes LLVM apart: so both wait until all have left.
+# LLVM's bindings admit one thread at a time: calls are made under ``_lock``. LLVM itself compiles
+# several modules in parallel, and that is the slow part: each thread has a place of its own there.
+# A forked child could never call functions that another thread was in, and exiting the process
+# destroys LLVM: so both wait until all threads have left.
 MAX_PLACES = 8
 _lock = reentrant_lock()
 _places = [reentrant_lock() for _ in range(MAX_PLACES)]
@@ -169,7 +169,7 @@ _local = _Local()
 
 @cache
 def _machine(target: Target, place: int = -1) -> Any:
-    """What makes code for a target: that of a place, or the one that is used under the lock."""
+    """A target machine: that of a place, or the one used under the lock."""
     found = _llvm().Target.from_triple(target.triple)
     return found.create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default", jit=True
@@ -178,9 +178,9 @@ def _machine(target: Target, place: int = -1) -> Any:
 
 @cache
 def _passes(target: Target) -> tuple[Any, Any]:
-    """What is done to a module before code is made of it; made once, as llvmlite frees it never."""
+    """The passes before code generation; cached, as llvmlite never frees them."""
     binding = _llvm()
-    # What is written is in vectors, unrolled and free of repetitions already; LLVM's usual passes
+    # Generated code is vectorized, unrolled and without redundancies already; LLVM's usual passes
     # would take ten times as long and find nothing more.
     passes = binding.create_new_module_pass_manager()
     passes.add_simplify_cfg_pass()
@@ -191,7 +191,7 @@ def _passes(target: Target) -> tuple[Any, Any]:
 
 
 def _optimized(code: str, target: Target) -> Any:
-    """A module of the code, after the passes."""
+    """The module of some code, after the passes."""
     binding = _llvm()
     module = binding.parse_assembly(code, binding.create_context())
     module.triple = target.triple
@@ -202,7 +202,7 @@ def _optimized(code: str, target: Target) -> Any:
 
 
 class _Module:
-    """A module, optimized; it goes as it came, while no other code uses LLVM's bindings."""
+    """An optimized module; it is created and freed while no other code uses LLVM's bindings."""
 
     def __init__(self, code: str, target: Target) -> None:
         with Locked(_lock):
@@ -216,19 +216,19 @@ class _Module:
 
 @cache
 def _emitter() -> Any:
-    """LLVM's function that makes code, without the lock around it; None where that is hidden."""
+    """LLVM's code generation function, without the lock around it; None if inaccessible."""
     return getattr(_llvm().ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
 
 
 def _object_beside_others(code: str, target: Target) -> bytes:
-    """The object of a module, while other threads may make theirs."""
+    """The object of a module, while other threads may compile theirs."""
     module, library = _Module(code, target), _llvm().ffi.lib
     with Locked(_places[_local.place]):
         problem = ctypes.c_char_p()
         machine = _machine(target, _local.place)
         found = _emitter()(machine, module.own, 1, ctypes.byref(problem))
         if not found:
-            raise RuntimeError(f"LLVM makes no code of a module: {problem.value!r}")
+            raise RuntimeError(f"LLVM cannot compile a module: {problem.value!r}")
         try:
             start, size = library.LLVMPY_GetBufferStart(found), library.LLVMPY_GetBufferSize(found)
             return ctypes.string_at(start, size)
@@ -239,7 +239,7 @@ def _object_beside_others(code: str, target: Target) -> bytes:
 def compile_object(code: str, target: Target | None = None) -> bytes:
     """The object file of a module in LLVM's text form."""
     target = target or host()
-    # A signal handler may be here while its thread holds the lock, as no other one may.
+    # A signal handler may get here while its thread holds the lock, unlike other threads.
     if _emitter() is not None and not _lock._is_owned():
         return _object_beside_others(code, target)
     with Locked(_lock):
@@ -256,7 +256,7 @@ def assembly(code: str, target: Target | None = None) -> str:
 
 
 class Library:
-    """The functions of one object file in memory; they are valid as long as this lives."""
+    """The functions of one object file in memory; valid as long as this object lives."""
 
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
@@ -268,12 +268,12 @@ class Library:
             del self._tracker
 
     def address(self, name: str) -> int:
-        """Where a function begins."""
+        """The address of a function."""
         where: int = self._tracker[name]
         return where
 
     def function(self, name: str, *arguments: Any) -> Any:
-        """A function that returns nothing, callable without the interpreter's lock."""
+        """A function without result, callable without the interpreter lock."""
         call: Any = ctypes.CFUNCTYPE(None, *arguments)(self.address(name))
         call.owner = self  # the code must outlive its callers
         return call
@@ -285,20 +285,20 @@ _names = itertools.count()
 
 @cache
 def _linker(batch: int) -> Any:
-    """What loads the libraries of a batch; the next one's takes its place.
+    """The linker for the libraries of a batch; replaced by that of the next batch.
 
-    A linker keeps some memory of each library even when that is gone. It goes itself with the
+    A linker keeps some memory of each library even after it is freed. It is freed itself with the
     last of its libraries.
     """
     _linker.cache_clear()
-    # LLVM's older linker puts code and its constants into memory of their own; where these come to
-    # lie more than 2 GiB apart, it ends the process.
-    together = sys.platform != "win32"  # where the newer one is not complete
+    # LLVM's older linker allocates code and constants separately; if they are more than
+    # 2 GiB apart, it aborts the process.
+    together = sys.platform != "win32"  # the newer one is incomplete there
     return _llvm().create_lljit_compiler(_machine(host()), use_jit_link=together)
 
 
 def link(content: bytes, *names: str) -> Library:
-    """Load an object file for this machine; ``names`` are the functions wanted from it."""
+    """Load an object file for this machine; ``names`` are the required functions."""
     with Locked(_lock):
         number = next(_names)
         builder = _llvm().JITLibraryBuilder().add_object_img(content).add_current_process()

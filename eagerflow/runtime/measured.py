@@ -1,4 +1,4 @@
-"""What was measured on this machine, and is remembered: in memory, and on disk."""
+"""Measurements of this machine, cached in memory and on disk."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _known: dict[str, Any] = {}
 def remembered(
     key: str, measure: Callable[[], Any], read: Callable[[Any], Any], again: bool = False
 ) -> Any:
-    """What was measured before and can be read, or else is measured now.
+    """The result of an earlier measurement, if readable, or else of a new one.
 
-    ``measure()`` gives what JSON can hold, and ``read`` makes of that what is remembered.
+    ``measure()`` returns JSON data, and ``read`` converts these to the cached result.
     """
     if not again:
         if key in _known:

@@ -1,4 +1,4 @@
-"""What this machine computes with, as its system tells."""
+"""Facts about this machine's processor and memory, from the system."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def processor_name() -> str:
             for line in file:
                 if line.startswith("model name"):
                     return line.partition(":")[2].strip()
-    except raised_here(OSError):  # only Linux has it
+    except raised_here(OSError):  # only on Linux
         pass
     return platform.processor() or platform.machine()
 
 
 def memory_bytes() -> int:
-    """Bytes of memory that the machine has; 0 where the system does not tell.
+    """Bytes of memory of the machine; 0 if unknown.
 
     >>> memory_bytes() >= 0
     True

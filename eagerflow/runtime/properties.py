@@ -1,4 +1,4 @@
-"""Properties that are computed once, and hold no lock meanwhile."""
+"""Properties that are computed once, without holding a lock."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ else:
     class cached_property(functools.cached_property):  # noqa: N801
         """A property that is computed once for an object.
 
-        That of Python 3.11 holds a lock meanwhile, for which a child of a fork would wait for
-        ever. Two threads that come at once both compute it, as with that of Python 3.12.
+        That of Python 3.11 holds a lock meanwhile, on which a forked child would block
+        forever. Two concurrent threads both compute it, as with that of Python 3.12.
 
         >>> from eagerflow.runtime.properties import cached_property
         >>> class Circle:

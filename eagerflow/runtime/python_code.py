@@ -1,11 +1,11 @@
-"""Compiling: the text of a plan or a kernel as code, once each part of it is one that plans use.
+"""Compiles the text of a plan or a kernel after checking that it only has known constructs.
 
-The text holds names that lowering has made, numbers, and the few forms below: calls, assignments,
-branches and loops. Anything else in it would be a fault of ours; then it does not run.
+The text contains names made by lowering, numbers, and the few forms below: calls, assignments,
+branches and loops. Anything else in it is a bug of eagerflow; then it does not run.
 
-Most lines of a plan look alike but for names and numbers, and a parser's tree of all of them takes
-several times as long as to compile them. So every word has to be a known name or keyword, each
-line stands for itself, and a line is parsed only where none of its form was parsed before: with one
+Most lines of a plan are similar except for names and numbers, and parsing all of them takes
+several times as long as compiling them. So every word must be a known name or keyword, each
+line is independent, and a line is only parsed if none of its form was parsed before: with one
 name in place of all names, and one number in place of all numbers, its tree has the same parts.
 """
 
@@ -26,14 +26,14 @@ _CHARACTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+*-]*")
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEYWORDS))})\b)[A-Za-z_]\w*", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?(?![\w.])", re.ASCII)
-MAX_KNOWN_FORMS = 10_000  # forms of lines that are remembered
+MAX_KNOWN_FORMS = 10_000  # maximum number of cached forms of lines
 
 _CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
 _NODE_TYPES = frozenset(
     """Assign Break Call Compare Constant Del Delete Eq Expr For FunctionDef If Load Module Name Not
     Pass Return Starred Store Subscript Tuple USub UnaryOp While arg arguments keyword""".split()
 )
-_EMPTY_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {  # the fields of these that hold nothing
+_EMPTY_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {  # fields of these that must be empty
     ast.For: ("orelse",),
     ast.FunctionDef: ("decorator_list", "returns", "type_params"),
     ast.While: ("orelse",),
@@ -41,13 +41,13 @@ _EMPTY_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {  # the fields of these t
     ast.arguments: ("posonlyargs", "vararg", "kwonlyargs", "kw_defaults", "kwarg", "defaults"),
 }
 
-_seen: set[str] = set()  # forms of lines that are fine
+_seen: set[str] = set()  # forms of lines that passed the check
 
 
 def compiled(text: str, file: str, names: Set[str]) -> Any:
-    """The code of a plan's text; ``names`` are all that may occur in it.
+    """The code of a plan's text; ``names`` are all names that may occur in it.
 
-    Raises CaptureError where the text holds anything that plans do not use.
+    Raises CaptureError if the text contains other constructs.
 
     >>> from eagerflow.runtime.python_code import compiled
     >>> compiled("a = _f(b, 2.0)", "<plan>", {"a", "b", "_f"})
@@ -77,7 +77,7 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
 
 
 def _check(line: str) -> None:
-    """CaptureError unless a line holds the parts alone that lines of plans have."""
+    """Raise CaptureError if a line has parts that lines of plans never have."""
     whole = f"{line}\n pass" if line.endswith(":") else line
     try:
         tree = ast.parse(f"if x:\n pass\n{whole}" if line.startswith("el") else whole)
@@ -98,7 +98,7 @@ def _check(line: str) -> None:
 
 
 def _spreads_otherwise(part: ast.AST) -> bool:
-    """Whether a part has stars, but for names of tuples that are parts of another one."""
+    """Whether a part has stars, except names of tuples that are parts of another one."""
     match part:
         case ast.Call(args=args):
             return any(isinstance(x, ast.Starred) for x in args)

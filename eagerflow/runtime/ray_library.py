@@ -1,6 +1,6 @@
-"""Ray, loaded for what needs it, and what its processes are told.
+"""Ray, loaded on demand, and the environment of its processes.
 
-It reports no use, leaves Python's own print, and keeps to this machine where it can.
+It sends no usage reports, keeps Python's own print, and stays on this machine if possible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BEGIN_SECONDS = 120.0
 def load_ray(extra: str, feature: str) -> Any:
     """The module ``ray``; MissingExtraError, with the pip line of the extra, without it.
 
-    An import that Ctrl-C has cut short cannot be made again: Python keeps some of the modules.
+    An import interrupted by Ctrl-C cannot be repeated: Python keeps some of the modules.
     """
     set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
     set_unless_said("RAY_TQDM_PATCH_PRINT", "0")  # captured code may call print
@@ -47,10 +47,10 @@ def load_ray(extra: str, feature: str) -> Any:
 
 
 def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
-    """What ``begin`` gives: whether it has started or joined Ray, which ``end`` undoes.
+    """The result of ``begin``: whether it has started or joined Ray, which ``end`` undoes.
 
-    Ray takes seconds to start, and leaves processes behind where it is interrupted. So it starts
-    to the end, and is ended if no caller waits for it any more. SessionError where Ray hangs.
+    Ray takes seconds to start, and leaves processes behind if it is interrupted. So its start
+    is completed, and undone if no caller waits for it any more. SessionError if Ray hangs.
     """
 
     def undo(begun: bool) -> None:
@@ -66,23 +66,23 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
 
 
 def end_ray(end: Callable[[], None], seconds: float) -> None:
-    """Let ``end`` end Ray, before it is started again; not waiting longer for a Ray that hangs."""
+    """Call ``end`` to end Ray, before it is started again; gives up on a Ray that hangs."""
     with suppress(TimeoutError):
         _thread.result(end, seconds=seconds)
 
 
 class _Thread:
-    """A thread that makes calls one after the other, each to the end.
+    """A thread that makes calls one after the other, without interruption.
 
-    What is raised in a waiting thread, such as Ctrl-C, does not reach it. It stays, as processes
-    that Ray has started end with the thread that they were started in.
+    Exceptions in a waiting thread, such as Ctrl-C, do not reach it. It is never replaced, as
+    processes started by Ray end with the thread that started them.
     """
 
     def __init__(self) -> None:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """There is no thread yet, as in the child of a fork."""
+        """Reset the state to no thread, as in a forked child."""
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._lock = threading.Lock()
         self._runs = False
@@ -93,9 +93,9 @@ class _Thread:
         undo: Callable[[Any], object] = lambda _: None,
         seconds: float | None = None,
     ) -> Any:
-        """The result of a call; TimeoutError where it takes more than so many ``seconds``.
+        """The result of a call; TimeoutError if it takes more than ``seconds``.
 
-        ``undo`` is called with a result that no caller waits for any more.
+        ``undo`` is called with a result if no caller waits for it any more.
         """
         with self._lock:
             if not self._runs:
@@ -116,7 +116,7 @@ class _Thread:
 
 
 def _make(call: Callable[[], Any], done: Future[Any], undo: Callable[[Any], object]) -> None:
-    """Make a call, and hand on its result or what it has raised."""
+    """Make a call, and pass on its result or its error."""
     try:
         result = call()
     except BaseException as error:
@@ -135,13 +135,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def told_by_environment(near: bool) -> dict[str, str]:
-    """What Ray's processes on this machine are told by their environment.
+    """The environment variables for Ray's processes on this machine.
 
-    ``near`` says whether all of them are on this one.
+    ``near`` says whether all of them are on this machine.
 
-    Products have other bits with other kernels of OpenBLAS, and a process of Ray's cannot choose
-    them: Ray has threads of its own in each before anything is imported. So all take this one's.
-    Unless told otherwise, Ray lets whatever else there is run before its processes.
+    The bits of products depend on OpenBLAS's kernels, and a process of Ray cannot choose
+    them: Ray starts threads in each before anything is imported. So all use this process's.
+    By default, Ray runs its processes at a lower priority than all others.
     """
     kernels = setting(blas.CORE_TYPE) or blas.kernels()
     own = _QUIET | _NEAR if near else _QUIET
@@ -149,12 +149,12 @@ def told_by_environment(near: bool) -> dict[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, or an address with a port, can be reached from this machine alone."""
+    """Whether a host, or an address with a port, is only reachable from this machine."""
     return host.startswith("127.") or host.partition(":")[0] == "localhost"
 
 
 def address_of(address: str, extra: str, feature: str) -> str:
-    """The address of a Ray cluster, where ``"auto"`` is the one that Ray finds here, if any."""
+    """The address of a Ray cluster; ``"auto"`` is replaced by the one Ray finds here, if any."""
     if address != "auto":
         return address
     services = extras.load("ray._private.services", extra, feature)
@@ -165,10 +165,10 @@ def address_of(address: str, extra: str, feature: str) -> str:
 
 
 def keep_to_this_machine(near: bool, extra: str, feature: str) -> None:
-    """Let Ray take the loopback address for what it is, where all of it is ``near``.
+    """Make Ray use the loopback address, if all of it is ``near``.
 
-    Else it takes the machine's own in place of it, and a Ray that is started here listens on all.
-    What RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER says is read when Ray is imported, which may be long ago.
+    Otherwise it uses the machine's own address instead, and a Ray started here listens on all.
+    Ray reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER when it is imported, which may be long ago.
     """
     constants = extras.load("ray._private.ray_constants", extra, feature)
     name = constants.ENABLE_RAY_CLUSTERS_ENV_VAR

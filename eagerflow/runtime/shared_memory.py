@@ -1,16 +1,16 @@
-"""Memory that the processes of a machine share: large arrays go from one to another by their place.
+"""Shared memory for the processes of a machine: large arrays are passed by their location.
 
-Each process has one file without a name, mapped once, so that nothing is left behind when it is
-killed. Of this come segments: a head, and behind it an array. Others get the file, and then where
-arrays lie in it: one that was made there is read where it is, any other is copied there first.
+Each process has one unnamed file, mapped once, so that nothing is left behind when it is
+killed. It is divided into segments: a header, followed by an array. Other processes get the file,
+and then locations of arrays in it: arrays made there are read in place, others are copied there.
 
-Each byte of a segment's head is a loan: that of the process itself, and one for each time that
-any process was told of the array. The owner sets it before, the borrower clears it after the
-last use, and where none is set the segment is free. Between these and the other side's look lie a
-system call or the interpreter's lock, which order memory. Loans of processes that are dead end.
+Each byte of a segment's header is a loan: one for the process itself, and one each time an array
+is passed to another process. The owner sets it before, the borrower clears it after the
+last use, and a segment without loans is free. Between these accesses and the other side's lies a
+system call or the interpreter lock, which order memory. Loans of dead processes are released.
 
-What is lent is read only, and the owner does not write over it either: to others it is as good as
-a copy.
+A shared array is read-only, and the owner does not overwrite it either: to others it is
+equivalent to a copy.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from eagerflow.runtime import buffers
 
 __all__ = ["MIN_BYTES", "Incoming", "Outgoing", "Place", "are_there", "empty", "is_here", "settled"]
 
-MIN_BYTES = 1 << 15  # from which an array goes this way; see benchmarks/cluster_transport.py
-MAX_FREE_BYTES = 256 << 20  # that a process keeps for arrays to come
-HEAD_BYTES = mmap.PAGESIZE  # before the array, which so is aligned
+MIN_BYTES = 1 << 15  # arrays from this size are shared; see benchmarks/cluster_transport.py
+MAX_FREE_BYTES = 256 << 20  # kept free for later arrays
+HEAD_BYTES = mmap.PAGESIZE  # before the array, which is aligned thereby
 CLASS_BITS = 2  # 4 sizes of segments for each power of two
-MAX_BYTES = 1 << 42  # that addresses are kept for
+MAX_BYTES = 1 << 42  # of reserved addresses
 _FREE, _USED = 0, 1
 
 
 def are_there() -> bool:
-    """Whether this system has open files without names."""
+    """Whether this system supports unnamed open files."""
     return hasattr(os, "memfd_create")
 
 
 class Place(NamedTuple):
-    """Where an array is lent: the loan's byte, and the first one of the array."""
+    """The location of a shared array: its loan's byte, and its first byte."""
 
     loan: int
     begin: int
 
 
 class _Segment:
-    """A part of a process's shared memory: its head, and room for an array."""
+    """A part of a process's shared memory: its header, and space for an array."""
 
     __slots__ = ("begin", "memory", "size")
 
@@ -61,11 +61,11 @@ class _Segment:
 
     @property
     def is_free(self) -> bool:
-        """Whether there are no loans of it."""
+        """Whether it has no loans."""
         return self.memory.find(b"\1", self.begin, self.begin + HEAD_BYTES) < 0
 
     def loan(self) -> int | None:
-        """A byte of its head for one more loan, set; None if there is none left."""
+        """Set a byte of its header for another loan; None if all are used."""
         found = self.memory.find(b"\0", self.begin + 1, self.begin + HEAD_BYTES)
         if found < 0:
             return None
@@ -74,10 +74,10 @@ class _Segment:
 
 
 def _lent(memory: mmap.mmap, loan: int, begin: int, shape: Any, dtype: Any) -> Any:
-    """An array that lies in memory; its loan ends when it and all made of it have gone.
+    """An array in shared memory; its loan ends when it and everything derived from it are freed.
 
-    NumPy may leave out arrays between a view and its memory, but not the memory's owner: this is
-    an object of its own for each loan.
+    NumPy may skip arrays between a view and its memory, but not the memory's owner: this is
+    a separate object for each loan.
     """
     count = math.prod(shape)
     whole = (ctypes.c_ubyte * (count * dtype.itemsize)).from_buffer(memory, begin)
@@ -86,19 +86,19 @@ def _lent(memory: mmap.mmap, loan: int, begin: int, shape: Any, dtype: Any) -> A
 
 
 def _give_back(memory: mmap.mmap, loan: int, process: int) -> None:
-    if os.getpid() == process:  # and not a copy of it in a child
+    if os.getpid() == process:  # not in a forked child
         memory[loan] = _FREE
 
 
 class _SharedMemory:
-    """A process's memory that others can read, and what of it is in use."""
+    """A process's memory that others can read, with its segments and loans."""
 
     def __init__(self) -> None:
         self.file = os.memfd_create("eagerflow", os.MFD_CLOEXEC)
         self.size = min(4 * (buffers.memory_of_machine() or MAX_BYTES), MAX_BYTES)
         while True:
             try:
-                os.ftruncate(self.file, self.size)  # pages are taken by ``_new`` alone
+                os.ftruncate(self.file, self.size)  # ``_new`` allocates pages
                 self.memory = mmap.mmap(self.file, self.size)
                 break
             except raised_here(OSError, OverflowError):
@@ -109,14 +109,14 @@ class _SharedMemory:
         self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
         self.lock = threading.Lock()
         self._end = 0
-        self._holes: dict[int, list[int]] = {}  # by size, where segments were given up
+        self._holes: dict[int, list[int]] = {}  # by size, the offsets of released segments
         self._sized: dict[int, deque[_Segment]] = {}
-        self._at: dict[int, _Segment] = {}  # by where their arrays begin
-        self._holders: dict[int, Outgoing] = {}  # of loans, by their bytes
-        self._orphans: list[tuple[int, int]] = []  # loans of lost borrowers, with their processes
+        self._at: dict[int, _Segment] = {}  # by the offsets of their arrays
+        self._holders: dict[int, Outgoing] = {}  # receivers of loans, by their bytes
+        self._orphans: list[tuple[int, int]] = []  # loans of lost receivers, with their processes
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        """An array of arbitrary values; OSError or MemoryError where there is no room."""
+        """An array of arbitrary values; OSError or MemoryError if there is no space."""
         wanted = math.prod(shape) * dtype.itemsize
         step = max(1 << ((wanted - 1).bit_length() - CLASS_BITS - 1), mmap.PAGESIZE)
         size = HEAD_BYTES + -(-wanted // step) * step
@@ -126,7 +126,7 @@ class _SharedMemory:
         return _lent(self.memory, segment.begin, segment.begin + HEAD_BYTES, shape, dtype)
 
     def _free(self, size: int) -> _Segment | None:
-        """A free segment: the one that has waited longest, so that few are looked at."""
+        """A free segment: the one free for longest, so that few are checked."""
         own = self._sized.setdefault(size, deque())
         for _ in range(len(own)):
             own.rotate(-1)
@@ -152,7 +152,7 @@ class _SharedMemory:
         return found
 
     def _give_up_surplus(self) -> None:
-        """Give free segments beyond what is kept back to the system."""
+        """Return free segments beyond the limit to the system."""
         free = [s for own in self._sized.values() for s in own if s.is_free]
         total = sum(s.size for s in free)
         for segment in free:
@@ -165,7 +165,7 @@ class _SharedMemory:
             self._holes.setdefault(segment.size, []).append(segment.begin)
 
     def lend(self, array: Any, to: Outgoing) -> Place | None:
-        """A loan of an array that lies here; None where that cannot be."""
+        """Make a loan of an array in this memory; None if that is impossible."""
         begin = _address(array) - self.address
         segment = self._at.get(begin)
         if segment is None or not array.flags.c_contiguous:
@@ -177,11 +177,11 @@ class _SharedMemory:
         return None if loan is None else Place(loan, begin)
 
     def holds(self, array: Any) -> bool:
-        """Whether an array lies here."""
+        """Whether an array is in this memory."""
         return 0 <= _address(array) - self.address < self._end
 
     def leave(self, holder: Outgoing, process: int) -> None:
-        """A borrower has gone, or cannot be reached any more: its loans end when it is dead."""
+        """Mark the loans of a lost receiver; they are released when its process is dead."""
         with self.lock:
             own = [loan for loan, other in self._holders.items() if other is holder]
             for loan in own:
@@ -192,7 +192,7 @@ class _SharedMemory:
     def _end_orphans(self) -> None:
         dead = {process for _, process in self._orphans if _is_dead(process)}
         for loan, process in self._orphans:
-            if process in dead and loan not in self._holders:  # it was given back, and lent again
+            if process in dead and loan not in self._holders:  # skip loans returned and made again
                 self.memory[loan] = _FREE
         self._orphans = [row for row in self._orphans if row[1] not in dead]
 
@@ -203,7 +203,7 @@ def _address(array: Any) -> int:
 
 
 def _is_dead(process: int) -> bool:
-    """Whether a process has ended, for sure."""
+    """Whether a process has definitely ended."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in b"ZX"
@@ -227,7 +227,7 @@ def _memory() -> _SharedMemory:
 
 
 def _in_child() -> None:
-    """The memory is the parent's."""
+    """Drop the parent's memory in a forked child."""
     global _own, _making
     _own, _making = None, threading.Lock()
 
@@ -237,9 +237,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def empty(shape: Any, dtype: Any) -> Any:
-    """An array of arbitrary values, in memory that others can read if there is such.
+    """An array of arbitrary values, in shared memory if available.
 
-    ``shape`` and ``dtype`` are as for ``np.empty``, whose memory small arrays have.
+    ``shape`` and ``dtype`` are as for ``np.empty``, which is used for small arrays.
 
     >>> from eagerflow.runtime import shared_memory
     >>> shared_memory.empty((2, 3), np.dtype("float32")).shape
@@ -254,12 +254,12 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 
 def is_here(array: Any) -> bool:
-    """Whether others may read an array where it lies: then it is not written over."""
+    """Whether other processes may read an array in place: then it is not overwritten."""
     return _own is not None and _own.holds(array)
 
 
 def settled(array: Any) -> Any:
-    """The array, copied where it lies in shared memory: for what is kept long."""
+    """The array, copied if it is in shared memory: for long-lived values."""
     base = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -268,16 +268,16 @@ def settled(array: Any) -> Any:
 
 
 class Outgoing:
-    """One end of a connection that lends arrays to a process."""
+    """The sending end of a connection that shares arrays with a process."""
 
     def __init__(self, process: int) -> None:
         self._process = process
         self._memory: _SharedMemory | None = None
-        """What arrays were lent of."""
-        self._has_file = False  # the other end
+        """The memory of shared arrays."""
+        self._has_file = False  # whether the other end has the file
 
     def file(self) -> tuple[int, int] | None:
-        """The file of this process's memory, to be sent first, and its size; None if it was."""
+        """The file of this process's memory, to be sent first, and its size; None if sent."""
         if self._has_file:
             return None
         own = _memory()
@@ -285,9 +285,9 @@ class Outgoing:
         return own.file, own.size
 
     def put(self, array: Any) -> Place:
-        """Where an array is lent, which is copied if it does not lie in shared memory.
+        """The location of a shared array, which is copied if it is not in shared memory.
 
-        Raises OSError or MemoryError where there is no room.
+        Raises OSError or MemoryError if there is no space.
         """
         own = self._memory = _memory()
         found = own.lend(array, self)
@@ -299,28 +299,28 @@ class Outgoing:
         return found
 
     def close(self) -> None:
-        """The other end has gone, or cannot be reached any more."""
+        """Release loans: the other end is lost, or cannot be reached any more."""
         if self._memory is not None:
             self._memory.leave(self, self._process)
 
 
 class Incoming:
-    """The other end: a process's memory, as another one sees it."""
+    """The receiving end: the memory of another process."""
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
 
     def map(self, file: int, size: int) -> None:
-        """Take the file that comes first; EOFError where it is shorter than its sender says."""
+        """Map the file that is sent first; EOFError if it is shorter than its sender claims."""
         try:
-            if os.fstat(file).st_size < size:  # a look beyond its end would end this process
+            if os.fstat(file).st_size < size:  # an access beyond its end would kill this process
                 raise EOFError("the other process claims more memory than there is")
             self._memory = mmap.mmap(file, size)
         finally:
             os.close(file)
 
     def array(self, place: Place, shape: Any, dtype: Any) -> Any:
-        """The array at a place, read only; its loan ends when nothing made of it is left."""
+        """The array at a location, read-only; its loan ends when it and its views are freed."""
         if self._memory is None:
             raise EOFError("the other process shared arrays without memory")
         if not 0 <= place.loan < place.begin < len(self._memory):

@@ -1,9 +1,9 @@
-"""A small pool of threads for kernels, and BLAS kept to one thread while it works.
+"""A small pool of threads for kernels; BLAS uses one thread meanwhile.
 
 ``run(function, count)`` calls ``function(0)`` ... ``function(count - 1)``, shared between the
 calling thread and the pool. NumPy and BLAS release the interpreter lock, so the calls overlap.
-A kernel cuts its work by shape alone, never by the number of threads, and the calls write to
-places of their own; so results have the same bits with any number of threads.
+A kernel divides its work by shape only, never by the number of threads, and the calls write to
+separate memory; so results have the same bits with any number of threads.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from eagerflow.runtime import blas
 
 
 class _Job(ScopeGuard):
-    """The calls of one ``run``, and the pool's threads lent to it; left when none works on it.
+    """The calls of one ``run``, with the pool's threads; left when none of them is active.
 
-    Each thread takes the next call that is not taken. Counters of itertools, sets and queues
-    are atomic, so there is no lock that an exception could leave behind.
+    Each thread takes the next pending call. Counters of itertools, sets and queues
+    are atomic, so there is no lock that an exception could leave locked.
     """
 
     def __init__(self, function: Callable[[int], Any], count: int) -> None:
@@ -38,22 +38,22 @@ class _Job(ScopeGuard):
         self.count = count
         self.errors: list[BaseException] = []
         self._take = itertools.count().__next__
-        self._helping: set[int] = set()  # threads of the pool that are at work
+        self._helping: set[int] = set()  # active threads of the pool
         self._over = False
-        self._left: SimpleQueue[int] = SimpleQueue()  # told by each of them when it has ended
+        self._left: SimpleQueue[int] = SimpleQueue()  # receives each of them when it has ended
 
     def acquire(self) -> None:
-        """Take the pool's threads, unless another run has them."""
+        """Take the pool's threads, unless another run uses them."""
         if _lent.setdefault("pool", self) is self:
             pool = _started()
             pool.keep_off(_core())
             pool.offer(self.help, self.count - 1)
 
     def release(self) -> None:
-        """Give the threads back when none works on any call.
+        """Return the threads when none is active.
 
-        Calls write into memory of the caller of ``run``. So Ctrl-C stops the calls that have
-        not begun, but is raised only when all others have ended.
+        Calls write into memory of the caller of ``run``. So Ctrl-C prevents pending calls from
+        starting, but is raised only when all others have ended.
         """
         while True:
             try:
@@ -88,11 +88,11 @@ class _Job(ScopeGuard):
 
 
 class _Pool:
-    """Threads that wait for calls to make; they end when the pool is no longer held."""
+    """Threads that wait for calls; they end when the pool is freed."""
 
     def __init__(self, size: int) -> None:
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self._off = -1  # the core that they keep off
+        self._off = -1  # the core that they avoid
         self._threads = [
             threading.Thread(target=_serve, args=(self._calls,), name=f"eagerflow-{i}", daemon=True)
             for i in range(size)
@@ -103,9 +103,9 @@ class _Pool:
             thread.start()
 
     def keep_off(self, core: int) -> None:
-        """Keep the threads off a core, that of the thread that they are to help.
+        """Keep the threads off a core, that of the thread that they help.
 
-        Waking a thread often gets it onto the very core that the caller runs on.
+        Waking a thread often places it on the core that the caller runs on.
         """
         if core == self._off or core < 0:
             return
@@ -115,7 +115,7 @@ class _Pool:
             bind(thread.native_id or 0, cores)
 
     def offer(self, call: Callable[[], Any], helpers: int) -> None:
-        """Ask that many threads to make a call."""
+        """Wake this many threads to make a call."""
         for _ in range(min(helpers, len(self._threads))):
             self._calls.put(call)
         _offers[0] += 1
@@ -126,7 +126,7 @@ def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
     stand_by = None
     while (call := calls.get()) is not None:
         call()
-        del call  # it holds arrays
+        del call  # release its arrays
         if stand_by is None and _after_calls is not None:
             stand_by = _after_calls(_offers_address)
         known = _offers[0]
@@ -135,20 +135,20 @@ def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
 
 
 _offers = (ctypes.c_int64 * 1)()
-"""Another number with each call that is offered, which threads that stand by look at."""
+"""Incremented with each offered call; polled by spinning threads."""
 _offers_address = ctypes.addressof(_offers)
 _after_calls: Callable[[int], Callable[[int], object]] | None = None
 
 
 def dismiss() -> None:
-    """Let threads of the pool sleep at once: those of another library are to have their cores."""
+    """Put threads of the pool to sleep at once, to leave their cores to another library."""
     _offers[0] += 1
 
 
 def after_calls(prepare: Callable[[int], Callable[[int], object]]) -> None:
-    """Let threads of the pool do after each call, before they sleep, what this gives to each.
+    """Set a function that prepares a hook for threads of the pool, run before they sleep.
 
-    It gets the address of a number; what it gives gets the number, and ends when it is another.
+    It gets the address of a number; the hook gets the number, and returns when it changes.
     """
     global _after_calls
     _after_calls = prepare
@@ -160,7 +160,7 @@ def _end(calls: SimpleQueue[Callable[[], Any] | None], count: int) -> None:
 
 
 class _Local(threading.local):
-    """Per thread: whether its kernels have no other threads to help, and memory to work in."""
+    """Per thread: whether its kernels run without other threads, and scratch memory."""
 
     alone = False
 
@@ -177,13 +177,13 @@ def _available() -> int:
 
 _local = _Local()
 _lock = reentrant_lock()
-_lent: dict[str, _Job] = {}  # the run that has the pool's threads, if one has
+_lent: dict[str, _Job] = {}  # the run that uses the pool's threads, if any
 _pool: _Pool | None = None
 _count: int | None = None
 
 
 def thread_count() -> int:
-    """Threads that share the work of a kernel, the calling one included.
+    """The number of threads that share the work of a kernel, including the calling one.
 
     >>> thread_count() >= 1
     True
@@ -195,7 +195,7 @@ def thread_count() -> int:
 
 
 def set_thread_count(count: int | None) -> None:
-    """Use that many threads from now on; None stands for all processors.
+    """Use this many threads from now on; None stands for all processors.
 
     >>> set_thread_count(None)
     """
@@ -227,7 +227,7 @@ def _started() -> _Pool:
 
 @cache
 def _getcpu() -> Callable[[], int] | None:
-    """The system's function that tells the core that the calling thread runs on."""
+    """The system's function for the core of the calling thread."""
     if not hasattr(os, "sched_setaffinity") or _available() < 2:
         return None
     try:
@@ -238,11 +238,11 @@ def _getcpu() -> Callable[[], int] | None:
 
 
 def bind(thread: int, cores: set[int]) -> None:
-    """Keep a thread, by the system's number, to these cores; 0 stands for the one that calls."""
+    """Restrict a thread, by the system's number, to these cores; 0 is the calling thread."""
     try:
         os.sched_setaffinity(thread, cores)
     except raised_here(OSError):
-        pass  # not allowed: it runs where it may
+        pass  # not permitted: leave it unrestricted
 
 
 def _core() -> int:
@@ -251,7 +251,7 @@ def _core() -> int:
 
 
 class Alone(ScopeGuard):
-    """A context in which kernels that this thread calls use no other thread, and BLAS one."""
+    """A context in which kernels called by this thread use no other threads, and BLAS one."""
 
     def __init__(self) -> None:
         self._before: bool | None = None
@@ -273,8 +273,8 @@ class Alone(ScopeGuard):
 def run(function: Callable[[int], Any], count: int) -> None:
     """Call ``function`` with 0 ... ``count - 1``, in any order, with BLAS at one thread.
 
-    The first exception of a call is raised after all calls that had begun have ended. Calls
-    from inside of a call, and while another thread uses the pool, are made one by one.
+    The first exception of a call is raised after all started calls have ended. Calls
+    from within a call, and while another thread uses the pool, are made one by one.
 
     >>> squares = [0] * 4
     >>> run(lambda i: squares.__setitem__(i, i * i), 4)
@@ -293,7 +293,7 @@ def run(function: Callable[[int], Any], count: int) -> None:
 
 
 def run_if(shared: bool, function: Callable[[int], Any], count: int) -> None:
-    """``run`` where sharing pays, else the calls one by one with BLAS as it is.
+    """``run`` if ``shared``, else the calls one by one without changing BLAS's threads.
 
     >>> run_if(False, print, 2)
     0
@@ -307,12 +307,12 @@ def run_if(shared: bool, function: Callable[[int], Any], count: int) -> None:
 
 
 def helpers() -> int:
-    """How many other threads may help this one; none while a run has the pool's."""
+    """The number of other threads that may help this one; none while a run uses the pool."""
     return 0 if _lent or _local.alone else thread_count() - 1
 
 
 def invite(call: Callable[[], Any], count: int) -> None:
-    """Ask so many threads of the pool for a call each: they make it soon, late or not at all."""
+    """Ask this many threads of the pool to make a call each: soon, late or not at all."""
     pool = _started()
     pool.keep_off(_core())
     if count > 0:
@@ -320,10 +320,10 @@ def invite(call: Callable[[], Any], count: int) -> None:
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array of arbitrary values in memory that this thread uses again and again.
+    """An array of arbitrary values in memory that this thread reuses.
 
-    The memory is the caller's as long as the array or a view of it lives: a call with the same
-    ``name`` meanwhile, as of a signal handler, gets other memory. It never leaves a kernel.
+    The memory is the caller's as long as the array or a view of it lives: a concurrent call with
+    the same ``name``, as in a signal handler, gets other memory. It never leaves a kernel.
 
     >>> scratch("columns", (2, 3), "float32").shape
     (2, 3)
@@ -336,8 +336,8 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     if last is not None and last() is not None:
         return np.empty(shape, dtype)
     if memory is None or memory.nbytes < needed or memory.nbytes > 4 * needed + (1 << 20):
-        # Too small, or so large that an unusual call would hold its memory for good.
+        # Too small, or so large that an unusual call would keep its memory forever.
         memory = np.empty(max(needed, 1), np.uint8).data
-    inner = np.frombuffer(memory, np.uint8)  # which all views have as their base
+    inner = np.frombuffer(memory, np.uint8)  # the base of all views
     _local.memory[name] = memory, weakref.ref(inner)
     return np.ndarray(shape, dtype, inner)

@@ -233,7 +233,7 @@ def test_bodies_of_loops_and_branches_say_what_to_do(told, loop):
 
     run(ef.ones(4))  # Python runs these, step by step
     assert told.rows
-    with pytest.raises(CaptureError, match="out of its results alone") as caught:
+    with pytest.raises(CaptureError, match="only available through its results") as caught:
         ef.function(run)(ef.ones(4))
     assert caught.value.op == "inside" and "outside" in caught.value.hint
     assert "test_taps.py" in caught.value.at

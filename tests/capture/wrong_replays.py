@@ -38,7 +38,7 @@ def a_variable_from_a_value():
     f(X)
 
 
-@wrong(CaptureError, "the function itself changes what it reads", "ef.Variable")
+@wrong(CaptureError, "the function itself changes values that it reads", "ef.Variable")
 def a_counter_in_python():
     class Model:
         count = 0

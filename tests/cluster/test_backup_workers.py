@@ -524,7 +524,7 @@ def test_mistakes_are_told():
             server(**options)
         assert caught.value.argument == "backup_workers"
     own = server(schedule=pushes([0, 1]))
-    with pytest.raises(SessionError, match="come to its end"):
+    with pytest.raises(SessionError, match="schedule has ended"):
         trained(own, [batch(9)] * 2)
     for wrong in ([("pull", 0), ("push", 0)], pushes([1, 1])):
         with pytest.raises(SessionError, match="that of another training"):

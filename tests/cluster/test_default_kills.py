@@ -143,7 +143,7 @@ def test_large_state_of_an_optimizer_is_as_after_the_last_merge(monkeypatch):
                 X, Y, BATCH, EPOCHS, strategy=ef.cluster.DataParallel(cluster), **more
             ).history
 
-    with pytest.warns(UserWarning, match="/job:worker/task:0 was lost, and .* last merge"):
+    with pytest.warns(UserWarning, match="/job:worker/task:0 was lost, with data .* last merge"):
         found = wide({("batch", 6): names(0)[0]})
     wanted = wide({})
     assert found["loss"][0] == wanted["loss"][0]

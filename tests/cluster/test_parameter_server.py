@@ -137,7 +137,7 @@ def test_an_error_of_a_worker_comes_to_the_program_and_training_goes_on():
 
 def test_a_schedule_that_ends_is_told():
     batches = [batch(8) for _ in range(2)]
-    with pytest.raises(ef.errors.SessionError, match="come to its end"):
+    with pytest.raises(ef.errors.SessionError, match="schedule has ended"):
         served(batches, mode="asynchronous", schedule=[("pull", 0), ("push", 0)])
 
 

@@ -386,7 +386,7 @@ def test_statistics_of_all_micro_batches_are_refused():
     model = network(layer, *dense())
     x, y = batch(8)
     model(x)
-    with pytest.raises(ef.errors.CaptureError, match="goes on from a mean") as found:
+    with pytest.raises(ef.errors.CaptureError, match="continues from a mean") as found:
         strategy(2).step(model.python_step("train")[0])(x, y)
     assert "synchronized=False" in str(found.value)
 

@@ -99,7 +99,7 @@ def test_mistakes_are_told():
         split(ef.nn.Flatten(), DEVICES[:2])
     with pytest.raises(ef.errors.ArgumentError, match="not to be divided"):
         split(ef.nn.Dense(4), DEVICES[:2], then=ef.nn.Dense(4, kernel_constraint="max_norm"))
-    with pytest.raises(ef.errors.ArgumentError, match="not what units can be divided over"):
+    with pytest.raises(ef.errors.ArgumentError, match="not a list that units can be divided over"):
         split(ef.nn.Dense(2), DEVICES[:3])
     with pytest.raises(ef.errors.ArgumentError, match="not to be activated in parts"):
         split(ef.nn.Dense(4, "softmax"), DEVICES[:2], then=ef.nn.Dense(4))

@@ -115,7 +115,7 @@ class Result:
 @pytest.mark.parametrize("made", [Result, lambda y: {y}, lambda y: frozenset([y])])
 @pytest.mark.parametrize("way", [ef.function, lambda f: lambda x: ef.capture.trace(f, x)])
 def test_objects_that_hold_results_are_named(made, way):
-    with pytest.raises(CaptureError, match=r"returns a \w+ that holds what it computed"):
+    with pytest.raises(CaptureError, match=r"returns a \w+ that holds computed values"):
         way(lambda x: made(x * 2))(ef.ones(3))
 
 

@@ -188,7 +188,7 @@ def test_errors_name_the_attribute_and_what_it_may_be(op, name, value, words):
     graph.nodes[0].attributes["axis"] = "0"
     with pytest.raises(CaptureError) as caught:
         graph.check()
-    assert "the attribute axis is not what the op takes" in str(caught.value)
+    assert "the attribute axis is not valid for the op" in str(caught.value)
     assert "received: '0'" in str(caught.value) and "test_attributes.py:" in str(caught.value)
 
 

@@ -1,6 +1,6 @@
 """Control flow over tensors: branches, loops and scans, eagerly and in captured code."""
 
-from eagerflow.capture.control import customs as customs  # it attaches itself to traces
+from eagerflow.capture.control import customs as customs  # attaches itself to traces
 from eagerflow.capture.control.branches import cond, switch
 from eagerflow.capture.control.loops import fori_loop, while_loop
 from eagerflow.capture.control.mapping import map

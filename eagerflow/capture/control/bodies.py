@@ -1,4 +1,4 @@
-"""Bodies: the graphs that ops of control flow hold as attributes, and how they are run."""
+"""Bodies: graph attributes of control-flow ops, and functions that run them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ HINTS["Graphs"] = (tuple_of(HINTS["Graph"][0]), "a tuple of graphs")
 
 @plain
 class Body(Graph):
-    """A graph inside an op: pure, closed, and equal to any other that computes the same.
+    """A graph inside an op: pure, closed, and equal to any other with the same computation.
 
-    Names and lines do not count. So two loops whose bodies were traced apart are one to passes
-    that look for equal nodes, and what is kept of a body holds for its equals.
+    Names and lines do not count. Passes that look for equal nodes treat two loops as one even if
+    their bodies were traced separately, and results cached for a body hold for its equals.
     """
 
     def __init__(self, name: str, inputs: Any, nodes: Iterable[Node], outputs: Any) -> None:
-        # An output may be given twice, or be an input: its name does not tell it apart.
+        # An output may be given twice, or be an input: names of values do not identify outputs.
         names = [f"output_{i}" for i in range(len(outputs))]
         super().__init__(name, Values(inputs), nodes, Values(outputs, names))
 
@@ -63,7 +63,7 @@ class Body(Graph):
 
 
 class Inner(Trace):
-    """The trace of a body. Values know their trace, and so must not know those around it."""
+    """The trace of a body. Values refer to their trace, so it must not refer to outer traces."""
 
     def closed(self) -> None:
         super().closed()
@@ -71,7 +71,7 @@ class Inner(Trace):
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
         error = CaptureError(
-            f"what {self.name!r} computes comes out of its results alone",
+            f"values of {self.name!r} are only available through its results",
             op=name,
             hint="return the value from the function of the loop or branch, and write it outside",
         )
@@ -79,16 +79,16 @@ class Inner(Trace):
         raise error
 
 
-plain(Graph)  # passes may give bodies of any class
+plain(Graph)  # passes may handle bodies of any class
 
 
-# Equality, and the way through pickle -------------------------------------------------------------
+# Equality and pickling ----------------------------------------------------------------------------
 
 _EXACT = frozenset({str, type(None), bool, int})  # equal only if they mean the same
 
 
 def _parts(graph: Graph) -> tuple[Any, ...]:
-    """A graph as plain data, in which numbers stand for Values."""
+    """A graph as plain data, with numbers in place of Values."""
     numbers = {v: i for i, v in enumerate((*graph.inputs, *graph.constants))}
     inputs = tuple((v.name, v.shape, v.dtype) for v in graph.inputs)
     constants = tuple((v.name, v.constant) for v in graph.constants)
@@ -105,7 +105,7 @@ def _parts(graph: Graph) -> tuple[Any, ...]:
 
 @kept
 def _facts(graph: Graph) -> Any:
-    """What makes two bodies equal, in a form that can be compared and hashed."""
+    """The content that decides equality of bodies, in comparable and hashable form."""
     inputs, constants, rows, outputs = _parts(graph)
     return (
         tuple(spec[1:] for spec in inputs),
@@ -129,17 +129,17 @@ def _places(graph: Graph) -> tuple[Any, ...]:
 
 
 def exact(item: Any) -> Any:
-    """A key that two attributes or numbers share only if they mean the same in every way."""
+    """A key that two attributes or numbers share only if they are equivalent in every way."""
     cls = type(item)
     if cls in _EXACT:
         return cls, item
     if isinstance(item, float | complex):
-        return cls, repr(item)  # which shows the sign of 0
+        return cls, repr(item)  # shows the sign of 0
     if cls is tuple:
         return tuple([exact(part) for part in item])
     if cls is slice:
         return slice, exact(item.start), exact(item.stop), exact(item.step)
-    return cls, item  # bodies of loops and branches compare by what they compute
+    return cls, item  # bodies of loops and branches compare by content
 
 
 def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) -> Body:
@@ -164,10 +164,10 @@ _MAX_MADE = 512
 
 
 def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Graph, P], T]:
-    """A function of a graph whose results are made once for all equal graphs from the same lines.
+    """Cache the results of a function of a graph for all equal graphs from the same lines.
 
-    A loop that is called again and again under a tape is traced each time, and what its gradient
-    needs is made the first time alone. The other arguments are given in order and can be hashed.
+    A loop that runs repeatedly under a tape is traced each time; its gradient graphs are built
+    only the first time. The other arguments are positional and hashable.
     """
 
     @wraps(f)
@@ -188,13 +188,13 @@ def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Gra
 
 
 _latest: OrderedDict[Any, Body] = OrderedDict()
-"""The last body that was traced at a place, for inputs of some shapes and dtypes."""
+"""The most recent body traced at a source location, for inputs of some shapes and dtypes."""
 
 
 def as_before(name: str, inputs: list[Value], nodes: Sequence[Node], outputs: list[Value]) -> Body:
-    """The body of these parts: the one that was traced here before, where all of it is the same.
+    """The body with these parts: the last one traced here, if all parts are the same.
 
-    So a loop in eager code is traced again and again, and what follows from its body is known.
+    A loop in eager code is traced repeatedly; reusing its body keeps results cached for it.
     """
     places = (nodes[0].origin, nodes[-1].origin) if nodes else ()
     key = name, places, len(nodes), tuple([(v.shape, v.dtype) for v in inputs])
@@ -208,7 +208,7 @@ def as_before(name: str, inputs: list[Value], nodes: Sequence[Node], outputs: li
 
 
 def forget() -> None:
-    """Forget all bodies, and what was made of them, as tests that change the makers need it."""
+    """Drop all cached bodies and derived results; needed by tests that change their makers."""
     _latest.clear()
     _made.clear()
 
@@ -241,7 +241,7 @@ def _is_copy(body: Body, inputs: list[Value], nodes: Sequence[Node], outputs: li
 
 
 def _same_inputs(given: tuple[Any, ...], known: tuple[Any, ...], own: dict[Any, Any]) -> bool:
-    """Whether the inputs of a node are those of another one, in whose graph ``own`` stand."""
+    """Whether the inputs of two nodes correspond; ``own`` maps values to the known graph's."""
     if len(given) != len(known):
         return False
     for x, y in zip(given, known, strict=True):
@@ -256,11 +256,11 @@ def _same_inputs(given: tuple[Any, ...], known: tuple[Any, ...], own: dict[Any, 
     return True
 
 
-# What is said of a body ---------------------------------------------------------------------------
+# Properties of bodies -----------------------------------------------------------------------------
 
 
 def as_graph(value: Any, argument: str) -> Graph:
-    """``value``, which has to be a graph without Variables; DTypeError if not."""
+    """``value`` as a graph without Variables; DTypeError for anything else."""
     if not isinstance(value, Graph) or value.cells:
         raise DTypeError(
             "it is not a graph without Variables",
@@ -273,12 +273,12 @@ def as_graph(value: Any, argument: str) -> Graph:
 
 @kept
 def draws(graph: Graph) -> bool:
-    """Whether random numbers are drawn in a graph, or in those within it."""
+    """Whether a graph, or a graph nested in it, draws random numbers."""
     return any(node.op.family == "random" for node in nodes_within(graph))
 
 
 def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:
-    """What one run of a graph costs for inputs like these."""
+    """The cost of one run of a graph for inputs like these."""
     graph = with_sizes(graph, sizes_of(graph, given, str))
     costs = [stated_cost(node) for node in graph.nodes]
     return Cost(sum(cost.flops for cost in costs), sum(cost.bytes for cost in costs))
@@ -299,7 +299,7 @@ def with_inputs(graph: Graph, inputs: Sequence[Value]) -> Body:
 
 
 def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str]) -> Sizes:
-    """The meaning of named sizes where a graph gets these; ShapeError or DTypeError for misfits."""
+    """Values of named sizes for these inputs of a graph; ShapeError or DTypeError for misfits."""
     sizes = Sizes()
     if len(given) != len(graph.inputs):
         raise CaptureError(
@@ -323,7 +323,7 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
 def results_of(
     graph: Graph, given: Sequence[Any], argument: Callable[[int], str]
 ) -> list[TensorSpec]:
-    """The specs of a graph's outputs for inputs like these, which are checked."""
+    """The specs of a graph's outputs for inputs like these; raises errors for misfits."""
     sizes = sizes_of(graph, given, argument)
     place = next((x.device for x in given), None)
     shapes = [with_sizes(v.shape, sizes) for v in graph.outputs]
@@ -348,12 +348,12 @@ def run(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """The same values as Tensors of their own, so that a tape tells results and arguments apart."""
+    """The same values as new Tensors, so that a tape distinguishes results from arguments."""
     return tuple(new_tensor(t._array, t._kind) for t in tensors)
 
 
 def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of a graph, in its named scopes, for the recorders of now."""
+    """The outputs of a graph, in its named scopes, under the current recorders."""
     graph = fitted(graph, tensors) if has_names(graph) else graph
     return interpret(graph, tensors, _call_in_scope)
 
@@ -368,15 +368,15 @@ def _call_in_scope(node: Node, args: list[Any]) -> Any:
 # Calls --------------------------------------------------------------------------------------------
 
 BATCHED: dict[str, Callable[..., tuple[list[Tensor], list[bool]]]] = {}
-"""By op: the batching rule that also says which of its results have an axis of examples."""
+"""By op: the batching rule that also returns which results have an axis of examples."""
 
 
 def control_op(*, name: str, batch: Callable[..., Any], **facts: Any) -> Callable[[Any], Any]:
-    """The decorator that registers an op that holds graphs, with a rule as in ``BATCHED``."""
+    """The decorator that registers an op with graph attributes, with a rule as in ``BATCHED``."""
     BATCHED[name] = batch
 
     def joined(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[Tensor, ...]:
-        """All results with an axis of examples, which some have."""
+        """All results with an axis of examples, added where missing."""
         outs, own = batch(args, flags, size, **attributes)
         return tuple([for_each(y, has, True, size) for y, has in zip(outs, own, strict=True)])
 
@@ -385,15 +385,15 @@ def control_op(*, name: str, batch: Callable[..., Any], **facts: Any) -> Callabl
 
 
 def for_each(x: Any, has: bool, needs: bool, size: Any) -> Any:
-    """A value with an axis of examples, where it needs one and does not have it."""
+    """A value with an axis of examples, added if needed and missing."""
     return broadcast_to(x, (size, *x.shape)) if needs and not has else x
 
 
 def call(op: Op, *args: Any, **attributes: Any) -> Any:
-    """Call an op; where ``vmap`` watches, results of control flow that all examples share stay so.
+    """Call an op; under ``vmap``, results of control flow shared by all examples stay shared.
 
-    So a loop may move the state of a random generator on, which must not differ between
-    examples, and draws numbers for each of them.
+    A loop may therefore advance the state of a random generator, which must not differ between
+    examples, and draw numbers for each of them.
     """
     level = recorder_state()[1]
     rule = BATCHED.get(op.name) if isinstance(level, Batching) else None

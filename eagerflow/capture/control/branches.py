@@ -67,11 +67,11 @@ from eagerflow.visitors import secluded
 Graphs = tuple[Graph, ...]
 
 
-# Rules of both ops, whose attributes are the graphs -----------------------------------------------
+# Rules of both ops --------------------------------------------------------------------------------
 
 
 def _named(attributes: dict[str, Any]) -> dict[str, Graph]:
-    """The graphs by their names in errors; those that come first are chosen first."""
+    """The graphs by their names in errors, in the order in which they are chosen."""
     if "branches" not in attributes:
         return attributes
     branches = attributes["branches"]
@@ -88,7 +88,7 @@ def _named(attributes: dict[str, Any]) -> dict[str, Graph]:
 def _again(
     attributes: dict[str, Any], graphs: Iterable[Graph], chooser: Any, *operands: Any
 ) -> Any:
-    """The op once more, with other graphs and operands."""
+    """The op again, with other graphs and operands."""
     if "branches" in attributes:
         return call(SWITCH, chooser, *operands, branches=tuple(graphs))
     return call(COND, chooser, *operands, **dict(zip(attributes, graphs, strict=True)))
@@ -124,14 +124,14 @@ def _infer(chooser: Any, *operands: Any, **attributes: Any) -> tuple[TensorSpec,
 
 
 def _cost(chooser: Any, *operands: Any, **attributes: Any) -> Cost:
-    """That of the dearest branch."""
+    """The cost of the most expensive branch."""
     costs = [cost_of(graph, operands) for graph in bodies_of(attributes)]
     known = [c for c in costs if all(isinstance(part, int) for part in c)]
     return max(known, default=costs[0])
 
 
 def _vjp(g: Any, y: Any, chooser: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
-    """The op once more, over the gradients of its branches."""
+    """The same op, with the gradients of its branches."""
     graphs = bodies_of(attributes)
     needed = tuple([wanted(x) for x in operands])
     nothing = (False,) * len(operands)
@@ -167,7 +167,7 @@ def _jvp(tangents: Any, y: Any, chooser: Any, *operands: Any, **attributes: Any)
 
 
 def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Tensor], list[bool]]:
-    """All examples take the branch; where they choose for themselves, all branches are run."""
+    """One branch for a shared condition; for a condition per example, all branches are run."""
     graphs = bodies_of(attributes)
     chooser, operands = args[0], args[1:]
     device = home(operands) or home(args)
@@ -196,7 +196,7 @@ def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Te
 
 
 def _takers(chooser: Tensor, count: int) -> list[Tensor]:
-    """For each branch the examples that take it, in the order of branches."""
+    """For each branch, the mask of examples that take it, in the order of branches."""
     if chooser.dtype in BOOL:
         return [chooser, logical_not(chooser)]
     at = clip(chooser, 0, count - 1)
@@ -211,7 +211,7 @@ def _for_takers(
     size: Any,
     device: Device | None,
 ) -> Sequence[Tensor]:
-    """The results of a branch for the examples that take it; it is not run where there are none."""
+    """The results of a branch for the examples that take it; skipped if there are none."""
     writing = Writing(body.name, device)
     with writing.trace:
         takers = writing.new((size,), "bool", "takers")
@@ -234,7 +234,7 @@ _OF_ANY_VALUES = frozenset({"elementwise", "shape", "creation", "reduction"})
 
 @kept
 def is_total(graph: Graph) -> bool:
-    """Whether a graph can be run on any values: it has no loops, and no values that are refused."""
+    """Whether a graph can be run on any values: no loops, and no ops that reject values."""
     return all(
         node.op.family in _OF_ANY_VALUES
         and not node.op.fails
@@ -244,11 +244,11 @@ def is_total(graph: Graph) -> bool:
 
 
 def _is_total(value: Value) -> bool:
-    return is_inexact(value.dtype) or value.dtype in BOOL  # integers may be divided by 0
+    return is_inexact(value.dtype) or value.dtype in BOOL  # integer division by 0 raises
 
 
 def _nested(w: Any, index: Any, operands: Any, branches: tuple[Graph, ...]) -> Any:
-    """ONNX's If for the first one of several branches, with another one for the others."""
+    """ONNX's If for the first branch, with a nested one for the others."""
     first, *others = branches
     if not others:
         return tuple(w.inline(first, operands))
@@ -297,9 +297,9 @@ _SHARED: dict[str, Any] = {
 def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph: Graph) -> Any:
     """The results of one of two graphs.
 
-    ``pred`` is a bool tensor without axes; ``true_graph`` and ``false_graph`` are graphs of the
+    ``pred`` is a 0-d bool tensor; ``true_graph`` and ``false_graph`` are graphs of the
     ``operands`` with results of the same shapes and dtypes. Users call ``ef.cond``. Raises
-    ShapeError and DTypeError for operands that are not what the graphs take.
+    ShapeError and DTypeError for operands that do not match the inputs of the graphs.
     """
     return fresh(run(true_graph if bool(pred) else false_graph, operands))
 
@@ -319,9 +319,9 @@ def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph:
 def _switch(xp: Any, index: Any, /, *operands: Any, branches: Graphs) -> Any:
     """The results of one of several graphs.
 
-    ``index`` is an integer tensor without axes, brought into range; ``branches`` is a tuple of
+    ``index`` is a 0-d integer tensor, clamped to the range; ``branches`` is a tuple of
     graphs of the ``operands`` with results of the same shapes and dtypes. Users call
-    ``ef.switch``. Raises ShapeError and DTypeError for operands that the graphs do not take.
+    ``ef.switch``. Raises ShapeError and DTypeError for operands that do not match the graphs.
     """
     return fresh(run(branches[_within(index, len(branches))], operands))
 
@@ -337,13 +337,13 @@ def _within(index: Any, count: int) -> int:
 
 
 def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
-    """``true_fn(*operands)`` or ``false_fn(*operands)``, as ``pred`` says.
+    """``true_fn(*operands)`` or ``false_fn(*operands)``, depending on ``pred``.
 
-    ``pred`` is a bool or a bool tensor without axes, ``operands`` are tensors or nests of them;
-    what else the functions use, they take from around them, Variables included, and they may
+    ``pred`` is a bool or a 0-d bool tensor, ``operands`` are tensors or nests of them. The
+    functions may use other values and Variables from their enclosing scope, and may
     assign Variables. Eagerly only one of them runs; in captured code, under a tape, in ``vmap``
     and in ``jvp`` both become graphs, and must return the same structure, shapes and dtypes.
-    Gradients pass through the branch taken. Raises DTypeError and ShapeError for another
+    Gradients pass through the branch taken. Raises DTypeError and ShapeError for an invalid
     ``pred``, and CaptureError, ShapeError or DTypeError where the branches differ.
 
     >>> ef.cond(True, lambda x: x * 2.0, lambda x: -x, ef.tensor(3.0))
@@ -362,11 +362,11 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
 
 
 def switch(index: Any, branches: Any, *operands: Any) -> Any:
-    """``branches[index](*operands)``; an index out of range means the first or last branch.
+    """``branches[index](*operands)``; an index out of range selects the first or last branch.
 
-    ``index`` is an integer or an integer tensor without axes, ``branches`` a list or tuple of
-    functions, and all else is as for ``cond``. Raises DTypeError without branches, for another
-    ``index``, and the errors of ``cond`` where the branches differ.
+    ``index`` is an integer or a 0-d integer tensor, ``branches`` a list or tuple of
+    functions; everything else is as for ``cond``. Raises DTypeError without branches or for an
+    invalid ``index``, and the errors of ``cond`` where the branches differ.
 
     >>> double, negate = lambda x: x * 2.0, lambda x: -x
     >>> ef.switch(7, [double, negate], ef.tensor(3.0))
@@ -400,7 +400,7 @@ def _choose(
     chosen: Callable[[], int],
     again: Callable[[list[Tensor], Graphs], Any],
 ) -> Any:
-    """One of several functions: called without recorders, else all of them as graphs."""
+    """One of several functions: called directly without recorders, else traced with the others."""
     takes = ", ".join(f"operands[{i}]" for i in range(len(operands)))
     for name, f in functions.items():
         callable_of(f, op, name, takes, len(operands))
@@ -428,6 +428,6 @@ def _choose(
 
 
 def _one(f: Any, given: Form, op: str, what: str) -> Any:
-    """What a branch returns, as tensors."""
+    """The result of a branch, as tensors."""
     result = Form(opened(f(*given.nest(given.tensors))), op, what, place_of(f))
     return result.nest(result.tensors)

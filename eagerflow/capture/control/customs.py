@@ -1,10 +1,10 @@
-"""Gradients of the user's own in graphs: a node that says how gradients pass.
+"""Custom gradients in graphs: a node that states how gradients pass.
 
-What a function with a gradient of its own computes is traced like everything else. The op
-``custom_gradient`` stands behind it: it takes the function's arguments, its results, and what else
-the way back reads, and gives the results as they are. Its attribute ``backward`` is a graph of all
-operands and of the results' gradients, which gives gradients by arguments: those for which
-``reached``, a tuple of bools, says so. ``arguments`` and ``results`` are counts.
+The computation of a function with a custom gradient is traced like everything else, and followed
+by the op ``custom_gradient``: it takes the function's arguments, its results, and other operands
+of the backward pass, and returns the results unchanged. Its attribute ``backward`` is a graph of
+all operands and of the results' gradients; it returns gradients by the arguments for which
+``reached``, a tuple of bools, is True. ``arguments`` and ``results`` are counts.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from eagerflow.tensor import Tensor
 def customized(
     self: Trace, name: str, args: tuple[Any, ...], results: tuple[Tensor, ...], rule: Any
 ) -> tuple[Tensor, ...]:
-    """The results of a function that is traced, with a node that holds its gradient as a graph.
+    """The results of a traced function, followed by a node that holds its gradient as a graph.
 
-    A rule that cannot be traced is an error only where that gradient is asked for.
+    A rule that cannot be traced is an error only when that gradient is requested.
     """
-    if getattr(rule, "takes_none", False):  # the gradient of a graph that is called: it is known
+    if getattr(rule, "takes_none", False):  # the gradient of a called graph: already known
         return results
     tensors = [x for x in args if isinstance(x, Tensor)]
     if not tensors or not any(is_inexact(x.dtype) for x in results):
@@ -75,7 +75,7 @@ def _traced_rule(
     args: tuple[Any, ...],
     name: str,
 ) -> tuple[Graph | None, tuple[bool, ...], list[Tensor], str | None]:
-    """A backward rule as a graph, by which arguments it gives gradients, and what it reads."""
+    """A backward rule as a graph, the arguments it gives gradients by, and its operands."""
     recorder = Inner(f"{name}_gradient", lifts=True)
     gs = []
     for i, y in enumerate(results):
@@ -88,7 +88,7 @@ def _traced_rule(
         with recorder:
             parts = zip(rule(gs), args, strict=True)
             found = [p for p, x in parts if isinstance(x, Tensor)]
-    except raised_here(Exception) as error:  # whatever the user's code raises there
+    except raised_here(Exception) as error:  # any error of user code
         words = error.problem if isinstance(error, EagerflowError) else str(error)
         return None, nothing, [], f"{type(error).__name__}: {words}"
     outs = [p for p in found if p is not None]
@@ -175,7 +175,7 @@ def _vjp(
     return (*parts, *(None,) * (len(operands) - len(parts)))
 
 
-_vjp.stated = "its gradient is what its graph says"  # type: ignore[attr-defined]
+_vjp.stated = "its gradient is given by its graph"  # type: ignore[attr-defined]
 
 
 def _batch(
@@ -210,7 +210,7 @@ def _samples(rng: Any, dtype: Any) -> list[Sample]:
             spec = named, dtype
 
             def rule(x: Any, k: Any, y: Any, around: Any, g: Any, both: bool = both) -> Any:
-                # That of the identity, so that differences agree: y is x.
+                # The gradient of the identity, so that it agrees with finite differences: y is x.
                 return (g, zeros_like(k)) if both else (g,)
 
             graph = written(rule, *[spec] * 5)
@@ -257,12 +257,12 @@ def _custom_gradient(
     results: int,
     reason: str | None = None,
 ) -> Any:
-    """Values as they are, with a gradient that a graph says.
+    """The identity, with a gradient given by a graph.
 
-    ``operands`` are the ``arguments`` of a function, its ``results``, and what else ``backward``
-    reads, a graph of them and of the results' gradients that gives the gradients by the arguments
-    which ``reached`` marks. Made of ``ef.custom_gradient`` in captured code. Raises ShapeError
-    and DTypeError for operands that are not what the graph takes.
+    ``operands`` are the ``arguments`` of a function, its ``results``, and further inputs of
+    ``backward``, a graph of them and of the results' gradients that gives the gradients by the
+    arguments marked in ``reached``. Made of ``ef.custom_gradient`` in captured code. Raises
+    ShapeError and DTypeError for operands that do not match the graph.
     """
     ys = operands[arguments : arguments + results]
     return fresh(ys) if all(type(y) is Tensor for y in ys) else tuple(ys)

@@ -1,4 +1,4 @@
-"""Graphs made of bodies: their gradients, their tangents, and themselves for a batch."""
+"""Graphs derived from bodies: gradients, tangents, and batched versions."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from eagerflow.tensor import Tensor
 
 
 def home(args: Sequence[Any]) -> Device | None:
-    """The device of the first floating-point operand, or of any: where a derived graph works."""
+    """The device for a derived graph: that of the first floating-point operand, or of any."""
     tensors = [x for x in args if type(x) is Tensor]
     tensors = [x for x in tensors if is_inexact(x.dtype)] or tensors
     return tensors[0].device if tensors else None
 
 
 def wanted(x: Any) -> bool:
-    """Whether the gradient by an operand may be asked for: no tape watches others."""
+    """Whether the gradient by an operand may be requested: a tape watches it."""
     return type(x) is Tensor and is_inexact(x.dtype) and x._key is not None
 
 
 class Writing:
-    """A graph being written down: inputs are added, ops called, and outputs named."""
+    """A graph under construction: inputs are added, ops called, and outputs named."""
 
     def __init__(self, name: str, device: Device | None = None) -> None:
         self.trace = Inner(name, device)
@@ -70,9 +70,9 @@ def gradients(
 ) -> tuple[Body, tuple[bool, ...]]:
     """The graph from inputs and gradients of the inexact outputs to gradients by inputs.
 
-    It gives the gradients by those ``needed`` on which an output depends, and zeros for others
-    that are ``forced``; which these are is told next to it. What was computed on the way
-    forward is computed again.
+    It gives the gradients by those ``needed`` on which an output depends, and zeros for other
+    ``forced`` ones; also returns which inputs have a gradient. Values of the forward pass are
+    recomputed.
     """
     writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
@@ -106,14 +106,14 @@ def _without_waste(body: Body) -> Body:
 
 
 class Halves(NamedTuple):
-    """The body of a scan that keeps what its gradient needs, and the body of the scan back.
+    """The body of a scan that also returns residuals, and the body of the backward scan.
 
     ``forward`` goes from carries, slices and captured values to carries, ys and ``residuals``
     more ys. ``backward`` goes from gradients of carries, sums of gradients by captured values,
     gradients of ys, residuals, slices and captured values to gradients of carries, those sums,
     and gradients of slices. The other fields say which carries, slices and captured values have
-    a gradient, which ys are inexact, and what of slices and captured values the way back reads,
-    by position; ``needed`` is what was asked for.
+    a gradient, which ys are inexact, and which slices and captured values the backward scan
+    reads, by position; ``needed`` is the request.
     """
 
     forward: Body
@@ -139,9 +139,9 @@ def halves(
 ) -> Halves:
     """The two halves of the gradient of a scan with this body.
 
-    ``needed`` says by which slices and captured values a gradient is wanted, and ``rows`` which
-    ys have one. The body is run once under a tape: what the way back uses of the way forward are
-    the residuals.
+    ``needed`` marks the slices and captured values to differentiate by, and ``rows`` the ys
+    that have a gradient. The body is run once under a tape: the residuals are the forward values
+    that the backward pass uses.
     """
     writing = Writing(graph.name, device)
     inputs = writing.inputs(graph.inputs)
@@ -200,8 +200,8 @@ def _way_back(
     parts: Sequence[list[Value]],
     outs: list[Value],
 ) -> tuple[Body, list[list[int]]]:
-    """The body of the scan back, and which slices and captured values it reads."""
-    # Here residuals are inputs, which no node makes.
+    """The body of the backward scan, and which slices and captured values it reads."""
+    # Residuals are inputs here, not results of nodes.
     new = {v: Value(v.name, v.shape, v.dtype) for v in residuals}
     entries = list(new.values())
     nodes = substituted(nodes, new)
@@ -215,9 +215,9 @@ def _way_back(
 def _cut(
     nodes: list[Node], middle: int, outs: list[Value], state: set[Value], captured: set[Value]
 ) -> tuple[list[Node], list[Value]]:
-    """The nodes of the way back, and the values of the way forward that they use.
+    """The nodes of the backward pass, and the forward values that they use.
 
-    What is the same in each step is not kept for each, but computed again.
+    Loop invariants are not stored for each step, but recomputed.
     """
     constant = set(captured)
     for node in nodes[:middle]:
@@ -236,9 +236,9 @@ def _cut(
 
 
 class Tangents(NamedTuple):
-    """A graph next to its derivative, not yet in an order of inputs and outputs.
+    """A graph with its derivative, before inputs and outputs are ordered.
 
-    ``moved`` has the tangents of inputs, and ``pushed`` those of outputs, None where there is none.
+    ``moved`` has the tangents of inputs, and ``pushed`` those of outputs, None if zero.
     """
 
     name: str
@@ -253,9 +253,9 @@ class Tangents(NamedTuple):
 def moved(
     graph: Graph, moving: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
 ) -> Tangents:
-    """The graph together with the tangents of its outputs, from those of the inputs ``moving``.
+    """The graph together with the tangents of its outputs for tangents of the inputs ``moving``.
 
-    Outputs that are ``forced`` have a tangent in any case.
+    Outputs in ``forced`` always have a tangent.
     """
     writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
@@ -284,9 +284,9 @@ def moved(
 def interleaved(
     t: Tangents, operands: Sequence[Any], tangents: Sequence[Any], ends: Sequence[int]
 ) -> tuple[list[Value], list[Tensor], list[int]]:
-    """Inputs of a graph and its derivative, operands for them, and how many there are in each part.
+    """Inputs of a graph and its derivative, operands for them, and their number in each part.
 
-    Parts end at ``ends``; in each come the values, and then the tangents of those that move.
+    Parts end at ``ends``; each has the values first, and then the tangents of those that have one.
     """
     inputs: list[Value] = []
     given: list[Tensor] = []
@@ -311,10 +311,10 @@ def batched(
     size: Any,
     device: Device | None,
 ) -> tuple[Body, tuple[bool, ...]]:
-    """The graph for ``size`` examples, which the inputs with flags hold along a first axis.
+    """The graph for ``size`` examples, stacked along a first axis of the inputs with flags.
 
-    Outputs that depend on them have that axis too, as do those that are ``forced``; which they
-    are is told next to it.
+    Outputs that depend on them have that axis too, as do ``forced`` ones; also returns
+    the flags of the outputs.
     """
     writing = Writing(graph.name, device)
     xs = [
@@ -335,7 +335,7 @@ def batched(
 
 
 def by_example(flags: Tensor, x: Tensor) -> Tensor:
-    """Flags of examples in a shape that meets a tensor which holds examples."""
+    """Flags of examples, reshaped to broadcast with a tensor of examples."""
     found: Tensor = reshape(flags, (*flags.shape, *(1,) * (x.ndim - 1)))
     return found
 
@@ -343,10 +343,10 @@ def by_example(flags: Tensor, x: Tensor) -> Tensor:
 def of_active(
     active: Tensor, operands: Sequence[Tensor], flags: Sequence[bool], size: Any
 ) -> list[Tensor]:
-    """Operands in which examples that are not active are copies of the first one that is.
+    """Operands with inactive examples replaced by copies of the first active one.
 
-    So what is computed for the others is computed for some active example as well: it ends, and
-    raises no error of its own. Operands without flags are the same for all examples.
+    A computation on inactive examples therefore terminates, and raises no errors of its
+    own. Operands without flags are the same for all examples.
     """
     if isinstance(size, int) and size == 0:
         return list(operands)

@@ -1,4 +1,4 @@
-"""The user's functions as bodies, and what they use and change from outside."""
+"""User functions as bodies, with the outside values that they read and assign."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _forget(entry: Any) -> None:
 
 
 class Journal(Recorder):
-    """Notes the values that Variables had before they were assigned, and sees nothing else.
+    """Records the values of Variables before they are assigned, and nothing else.
 
-    It is no recorder to ops, which take their shortest way, and so is not entered like others.
+    Ops do not treat it as a recorder and take their shortest path, so it is not entered as one.
     """
 
     def __init__(self, outer: Recorder | None) -> None:
@@ -48,15 +48,15 @@ class Journal(Recorder):
         self._values.setdefault(id(variable), (variable, variable.current))
 
     def restore(self) -> None:
-        """Give all Variables the values that they had."""
+        """Restore the recorded values of all Variables."""
         for variable, value in self._values.values():
             variable.current = value
 
 
 def runs_plainly() -> bool:
-    """Whether no recorder needs to see a loop as one op; then Python runs it, step by step.
+    """Whether no recorder needs a loop as one op, so that Python may run it step by step.
 
-    So a debugger stops in the body, and prints show values.
+    Debuggers then stop in the body, and prints show values.
     """
     recorder = recorder_state()[1]
     while isinstance(recorder, Journal | NanWatch):
@@ -65,7 +65,7 @@ def runs_plainly() -> bool:
 
 
 def all_or_nothing(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(...)``; Variables that it assigns have their values back if an error comes out."""
+    """``f(...)``; the Variables that it assigns are restored if it raises an error."""
     journal = Journal(recorder_state()[1])
     with visited():
         try:
@@ -79,10 +79,10 @@ def all_or_nothing(f: Callable[..., Any], *args: Any) -> Any:
 
 
 class Traced:
-    """A function of the user's as nodes, with the tensors and Variables that it took from outside.
+    """A traced user function: its nodes, and the tensors and Variables that it captures.
 
-    ``likes`` are tensors like those that it gets, with ``labels`` for them; ``build`` makes the
-    arguments of them, and ``finish`` a list of Tensors of what the function returns.
+    ``likes`` are tensors like its inputs, with ``labels`` for them; ``build`` makes the
+    arguments from them, and ``finish`` turns the result of the function into a list of Tensors.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Traced:
         self.name = name
 
         def trace() -> tuple[Trace, Graph]:
-            """One run of the function, written down."""
+            """One traced run of the function."""
             recorder = Inner(name, lifts=True)
             symbols = []
             for label, x in zip(labels, likes, strict=True):
@@ -113,7 +113,7 @@ class Traced:
 
         recorder, graph = trace()
         if recorder.made:
-            # A first run makes what later ones find, as the weights of a layer.
+            # The first run creates state that later runs reuse, such as the weights of a layer.
             for what in recorder.made:
                 _tell(what)
             recorder, graph = trace()
@@ -130,21 +130,21 @@ class Traced:
         self.nodes = graph.nodes
         self.outputs = list(graph.outputs)
         self._unique = recorder.unique
-        # What comes from outside, and the Value that stands for it: Tensors, and Variables.
+        # Captured Tensors and Variables, with the Values that stand for them.
         self.taken: dict[int, tuple[Any, Value]] = dict(recorder.captured)
         self.assigned: dict[int, tuple[Variable, Value]] = {}
         for cell in graph.cells:
             self.taken[id(cell.variable)] = (cell.variable, cell.value)
             if cell.assigned is not None:
                 self.assigned[id(cell.variable)] = (cell.variable, cell.assigned)
-        recorder.captured.clear()  # the body must not keep what it is given each time
+        recorder.captured.clear()  # the body must not keep values passed at each call
         recorder.cells.clear()
 
     def body(self, outside: Outside, carries: int | None = None, assigns: bool = True) -> Body:
-        """The body: arguments, then what comes from outside; results, then what is assigned.
+        """The body: arguments, then captured values; results, then assigned values.
 
-        Where there are ``carries``, assigned Variables are more of them. With ``assigns=False``
-        the results come out alone.
+        With ``carries``, assigned Variables are additional carries. With ``assigns=False``
+        only the results are returned.
         """
         state = [self._entry(v) for v in outside.assigned]
         others = [self._entry(x) for x in outside.others]
@@ -164,9 +164,9 @@ class Traced:
 
 
 def _refuse_leaks(recorder: Trace) -> None:
-    """Refuse values of a body that are held outside: now, or when a trace around it ends.
+    """Reject values of a body that are held outside: now, or when an enclosing trace ends.
 
-    Until then functions that were made on the way may be held by the monitor of the trace.
+    Until then the monitor of the trace may hold functions created meanwhile.
     """
     outer = recorder_state()[1]
     while outer is not None and not isinstance(outer, Trace):
@@ -179,14 +179,14 @@ def _refuse_leaks(recorder: Trace) -> None:
 
 
 def _tell(what: str) -> None:
-    """Tell recorders of state that was created."""
+    """Notify recorders of created state."""
     recorder = recorder_state()[1]
     if recorder is not None:
         recorder.created(what)
 
 
 class Outside:
-    """What several bodies take from outside: the Variables that they assign, and all else."""
+    """The values that several bodies take from outside: assigned Variables, and all others."""
 
     def __init__(self, *bodies: Traced) -> None:
         assigned = {key: pair[0] for body in bodies for key, pair in body.assigned.items()}
@@ -196,16 +196,16 @@ class Outside:
 
     @property
     def state(self) -> list[Tensor]:
-        """The values that assigned Variables have now."""
+        """The current values of assigned Variables."""
         return [v.value for v in self.assigned]
 
     @property
     def captured(self) -> list[Tensor]:
-        """The tensors, and the values that the other Variables have now."""
+        """The tensors, and the current values of the other Variables."""
         return [x.value if isinstance(x, Variable) else x for x in self.others]
 
 
 def assign(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
-    """Let Variables have what bodies assigned to them."""
+    """Assign the results of bodies to Variables."""
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

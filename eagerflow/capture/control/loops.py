@@ -3,7 +3,7 @@
 The op ``while_loop`` takes the state and captured values as its operands. Its attributes ``cond``
 and ``body`` are graphs of all operands: one gives a bool without axes, the other the new state;
 ``states`` is the size of the state, and ``maximum_iterations`` an upper bound or None. It gives
-the last state. ``fori_loop`` is a ``scan``, or a ``while_loop`` where its bounds are not known.
+the last state. ``fori_loop`` is a ``scan``, or a ``while_loop`` if its bounds are not known.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _spec(
     flag = results_of(test, operands, lambda i: f"operands[{i}]")
     if [(s.shape, s.dtype.kind) for s in flag] != [((), "b")]:
         raise DTypeError(
-            "it does not give one bool without axes",
+            "its result is not a single bool without axes",
             argument="cond",
             received=", ".join([summary(x) for x in flag]) or "nothing",
             expected="bool()",
@@ -98,7 +98,7 @@ def _spec(
 
 
 def _cost(*operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any) -> Cost:
-    """That of all iterations that there may be; of one where that is not known."""
+    """The cost of all possible iterations; of one if their number is not known."""
     often = 1 if maximum_iterations is None else maximum_iterations
     test, step = cost_of(cond, operands), cost_of(body, operands)
     return Cost((test.flops + step.flops) * often, (test.bytes + step.bytes) * often)
@@ -106,7 +106,7 @@ def _cost(*operands: Any, cond: Graph, body: Graph, states: int, maximum_iterati
 
 @made_once
 def _bounded(body: Graph, cond: Graph, states: int, device: Device | None) -> Body:
-    """The body of a scan that does what a loop does, and nothing once that has ended."""
+    """The body of a scan that runs a loop, and does nothing once the loop has ended."""
     writing = Writing(body.name, device)
     with writing.trace:
         going = writing.new((), "bool", "going")
@@ -127,12 +127,12 @@ def _vjp(
             op="while_loop",
             argument="maximum_iterations",
             received="maximum_iterations=None",
-            expected="an upper bound, since what each iteration computes is kept",
+            expected="an upper bound, since the values of each iteration are kept",
             hint="ef.while_loop(cond, body, init, maximum_iterations=n), or ef.fori_loop with "
             "bounds that are Python integers, or ef.scan; ef.jvp works without",
         )
     if all(type(x._array) is x._kind.array_type for x in operands):
-        # Where values are known, so is how often the body ran; more would only add zeros.
+        # Where values are known, the iteration count is too; further steps would only add zeros.
         _, maximum_iterations = with_recorder(
             None, _iterated, cond, body, operands, states, maximum_iterations
         )
@@ -177,12 +177,12 @@ def _jvp(
 def _batch(
     args: Any, flags: Any, size: Any, cond: Graph, body: Graph, states: int, **more: Any
 ) -> tuple[list[Tensor], list[bool]]:
-    """All examples in one loop, which goes on while it does for any; those at their end stay."""
+    """One loop for all examples, run until all have ended; finished ones keep their state."""
     device = home(args)
 
     def depends(now: tuple[bool, ...]) -> Sequence[bool]:
         test = batched(cond, now, (False,), size, device)[1]
-        if test[0]:  # then each example ends where it does, and so all of its state is its own
+        if test[0]:  # each example ends by itself, so all of its state is its own
             return (True,) * states
         return batched(body, now, now[:states], size, device)[1]
 
@@ -208,7 +208,7 @@ def _masked(
     size: Any,
     device: Device | None,
 ) -> tuple[Body, Body]:
-    """Condition and body of a loop for many examples; the first state says which ones go on."""
+    """Condition and body of a batched loop; the first state is a mask of active examples."""
     asking = Writing(test.name, device)
     with asking.trace:
         going = asking.new((size,), "bool", "going")
@@ -274,7 +274,7 @@ def _while_loop(
     states: int,
     maximum_iterations: Size = None,
 ) -> Any:
-    """A graph run again and again on its own results, while another one gives True.
+    """A graph run repeatedly on its own results, while a condition graph gives True.
 
     ``operands`` are the state and captured values; ``cond`` and ``body`` are graphs of them all,
     which give a bool and the new state. ``states`` is the number of tensors in the state. Users
@@ -286,7 +286,7 @@ def _while_loop(
 def _iterated(
     cond: Graph, body: Graph, operands: Sequence[Tensor], states: int, most: Any
 ) -> tuple[list[Tensor], int]:
-    """The last state, and how often the body ran."""
+    """The last state, and the number of iterations."""
     state, rest = list(operands[:states]), operands[states:]
     count = 0
     while (most is None or count < most) and bool(run(cond, (*state, *rest))[0]):
@@ -306,15 +306,15 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
 
     ``init`` is a tensor or a nest of them. ``cond`` and ``body`` get the whole nest as one
     argument; ``cond`` returns a bool or a bool tensor without axes, ``body`` a nest of the same
-    structure, shapes and dtypes, where Python numbers take on the dtype wanted. What else they
-    use they take from around them, Variables included, and they may assign Variables.
-    ``maximum_iterations`` is an upper bound, which gradients need, since they keep what each
-    iteration computes; in captured code they cost as much as that many. ``jvp`` needs no bound.
+    structure, shapes and dtypes, where Python numbers take on the dtype wanted. Both may use
+    and assign values and Variables from their enclosing scope.
+    ``maximum_iterations`` is an upper bound, required by gradients, which keep the values of each
+    iteration; in captured code they cost as much as that many. ``jvp`` needs no bound.
 
     Eagerly the functions are called each time; in captured code, under a tape, in ``vmap`` and
     in ``jvp`` they become graphs once. Raises CaptureError, ShapeError or DTypeError with the
     leaf and the line of ``body`` where the state changes its form, DTypeError or ShapeError for
-    what is no bool, and GradientError for a gradient without a bound.
+    a result that is no bool, and GradientError for a gradient without a bound.
 
     >>> ef.while_loop(lambda n: n < 100, lambda n: n * 3, ef.tensor(1))
     Tensor(243, int64, cpu:0)
@@ -341,7 +341,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     given = form.labels, form.tensors, lambda symbols: (form.nest(symbols[:n]),)
     asking = Traced(cond, "while_loop_cond", *given, test)
     if asking.assigned:
-        # What is assigned where it is asked whether to go on is part of an iteration as well.
+        # An assignment in the condition is part of an iteration as well.
         return while_loop(
             lambda pair: pair[0],
             lambda pair: (lambda state: (cond(state), state))(form.nest(step(body(pair[1])))),
@@ -438,7 +438,7 @@ def fori_loop(lo: Any, hi: Any, body: Any, init: Any) -> Any:
 
 
 def _bound(value: Any, name: str) -> Any:
-    """A bound as a number or a symbolic size, or as a tensor where its value is not known."""
+    """A bound as a number or a symbolic size, or as a tensor if its value is not known."""
     if isinstance(value, Dim):
         return value
     tensor = scalar(value, "fori_loop", name, "integer")

@@ -11,7 +11,7 @@ from eagerflow.capture.control.scans import over
 def map(f: Any, xs: Any) -> Any:
     """``f`` of each row of tensors, with the results along a first axis.
 
-    ``xs`` is a tensor or a nest of them, whose first axes are gone along; ``f`` returns a tensor
+    ``xs`` is a tensor or a nest of them, iterated along their first axes; ``f`` returns a tensor
     or a nest. The rows are computed one after the other, with the memory of one; ``ef.vmap``
     computes them together. All else is as for ``scan``, with its errors.
 

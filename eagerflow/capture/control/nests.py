@@ -1,4 +1,4 @@
-"""Nests of tensors that go into bodies and come out of them, and whether they fit."""
+"""Nests of tensors as inputs and results of bodies, and checks that they match."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eagerflow.tensor import Tensor
 
 
 def place_of(f: Any) -> str | None:
-    """``file:line in name`` of a function of the user's; None where there is no source."""
+    """``file:line in name`` of a user function; None without a source."""
     while isinstance(f, functools.partial):
         f = f.func
     f = inspect.unwrap(f)
@@ -31,7 +31,7 @@ def place_of(f: Any) -> str | None:
 
 
 def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
-    """Refuse what cannot be called with ``count`` arguments, which ``takes`` lists."""
+    """Raise an error if ``f`` is not callable with ``count`` arguments, listed in ``takes``."""
     if not callable(f):
         raise DTypeError(
             f"it cannot be called: {summary(f)}",
@@ -56,12 +56,12 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
             received=f"{function_name(f)}{inspect.signature(f)}",
             expected=f"a function {argument}({takes})",
             at=place_of(f),
-            hint="values that belong together are one argument: a tuple, list or dict of them",
+            hint="pass related values as one argument: a tuple, list or dict of them",
         ) from None
 
 
 def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None) -> Tensor:
-    """``value`` as a tensor without axes of dtype bool or of an integer dtype."""
+    """``value`` as a 0-d tensor of dtype bool or of an integer dtype."""
     if type(value) is Tensor and not value._array.shape and value._kind.dtype.kind == kind[0]:
         return value
     dtypes = BOOL if kind == "bool" else INTEGERS
@@ -91,9 +91,9 @@ def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None)
 
 
 class Form:
-    """The structure of a nest, and its tensors; a None in it stays what it is.
+    """The structure of a nest, and its tensors; None leaves are kept.
 
-    ``op`` and ``what`` name it in errors; ``at`` is the place of the function it came from.
+    ``op`` and ``what`` name it in errors; ``at`` is the location of the function that made it.
     """
 
     def __init__(self, nest: Any, op: str, what: str, at: str | None = None) -> None:
@@ -114,12 +114,12 @@ class Form:
         return [path for path, held in zip(self.paths, self.holds, strict=True) if held]
 
     def take(self) -> list[Tensor]:
-        """The tensors, of which the form keeps only shapes and dtypes from now on."""
+        """The tensors; the form keeps only their shapes and dtypes from then on."""
         tensors, self.tensors = self.tensors, [spec_of(t) for t in self.tensors]
         return tensors
 
     def nest(self, tensors: Sequence[Any]) -> Any:
-        """The nest with these in place of the tensors."""
+        """The nest with these tensors in place of its own."""
         if self._alone:
             return tensors[0]
         found = iter(tensors)
@@ -135,11 +135,11 @@ class Form:
         weak: bool = True,
         other: str = "that at the start",
     ) -> list[Tensor]:
-        """The tensors of ``nest``, which has to be as this one in structure, shapes and dtypes.
+        """The tensors of ``nest``, which must match in structure, shapes and dtypes.
 
-        Python numbers take on the dtype wanted where nothing is lost, if ``weak``. Raises
-        CaptureError, ShapeError or DTypeError with the leaf's path; ``other`` says where this
-        one came from.
+        With ``weak``, Python numbers take on the dtype wanted if no information is lost. Raises
+        CaptureError, ShapeError or DTypeError with the leaf's path; ``other`` describes the origin
+        of this form.
         """
         nest = opened(nest)
         quick = self._as_before(nest)
@@ -164,7 +164,7 @@ class Form:
         return found
 
     def _as_before(self, nest: Any) -> list[Tensor] | None:
-        """The tensors of a nest in which everything is as it should be; None if not."""
+        """The tensors of a nest that matches exactly; None if it does not."""
         if self._alone:
             leaves = [nest]
         else:
@@ -187,7 +187,7 @@ class Form:
     def _leaves(
         self, structure: tree.Structure, nest: Any, what: str, at: str | None, other: str
     ) -> list[Any]:
-        """The leaves of a nest in this order; dicts may have theirs in another."""
+        """The leaves of a nest in this order; the order of dict keys may differ."""
         if structure.container is None:
             if tree.flatten(nest)[1].container is not None:
                 self._other_structure(_kind_of(type(nest)), "one tensor", what, at, other)
@@ -258,14 +258,14 @@ class Form:
 
 
 class Results:
-    """The form of what functions return: the first result has it, and later ones have to match."""
+    """The form of results: set by the first result, matched by later ones."""
 
     def __init__(self, op: str, first: str) -> None:
         self._op, self._first = op, first
         self.form: Form = None  # type: ignore[assignment]
 
     def take(self, nest: Any, what: str, at: str | None) -> list[Tensor]:
-        """The tensors of a result, with errors as those of ``Form.match``."""
+        """The tensors of a result; raises the errors of ``Form.match``."""
         if self.form is None:
             self.form = Form(opened(nest), self._op, what, at)
             return self.form.take()

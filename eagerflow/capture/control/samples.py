@@ -1,4 +1,4 @@
-"""Sample calls of the ops of control flow, and a second way to compute them, for contract tests."""
+"""Sample calls of control-flow ops, and a reference implementation, for contract tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNT = np.dtype("int32")
 
 
 def written(f: Callable[..., Any], *specs: tuple[tuple[Any, ...], Any]) -> Body:
-    """The body of a function of tensors, which uses nothing from outside."""
+    """The body of a function of tensors that captures nothing."""
     writing = Writing("body")
     symbols = [writing.new(*spec, f"x{i}") for i, spec in enumerate(specs)]
     with writing.trace:
@@ -54,7 +54,7 @@ def _mix(a: Any, b: Any) -> Any:
 
 
 def misfits(args: tuple[Any, ...], attributes: dict[str, Any]) -> list[ErrorSample]:
-    """Calls whose last operand has another shape or dtype than graphs take, or without a graph."""
+    """Calls with a last operand of a wrong shape or dtype, or without a graph."""
     *others, last = args
     graphs = [name for name, item in attributes.items() if isinstance(item, Graph)]
     return [
@@ -110,7 +110,7 @@ def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
 
 
 def branch_errors(op: str) -> Callable[[Any], list[ErrorSample]]:
-    """Calls of ``cond`` or of ``switch`` that are refused."""
+    """Invalid calls of ``cond`` or of ``switch``."""
     chooser = np.array(True) if op == "cond" else np.array(1)
 
     def errors(rng: Any) -> list[ErrorSample]:
@@ -142,7 +142,7 @@ def good_of(attributes: dict[str, Any]) -> Graph:
 
 def _while_graphs(shape: Any, dtype: Any) -> dict[str, Any]:
     specs = ((), _COUNT), (shape, dtype), ((), _COUNT), (shape, dtype)
-    # Whatever the numbers are, such a loop comes to an end soon.
+    # Such a loop ends soon for any numbers.
     test = written(lambda i, x, n, k: ((i < n) & (ops["abs"].call(i) < 8),), *specs)
     step = written(lambda i, x, n, k: (i + 1, _mix(x, k)), *specs)
     return {"cond": test, "body": step, "states": 2}
@@ -174,14 +174,14 @@ def while_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 
 def while_errors(rng: Any) -> list[ErrorSample]:
-    """Calls of ``while_loop`` that are refused."""
+    """Invalid calls of ``while_loop``."""
     n, x = np.array(2, _COUNT), np.ones(3)
     good = _while_graphs((3,), "float64")
     wide = written(lambda i, x, n, k: (i + 1, x[None]), *(_spec(a) for a in (n, x, n, x)))
     return [
         ErrorSample((n, x, n), good, CaptureError, "3 values for a graph of 4 inputs"),
         ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "does not match its input"),
-        ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "one bool"),
+        ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "not a single bool"),
         ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "does not match its input"),
         ErrorSample((n, x, n, x), good | {"maximum_iterations": -1}, ShapeError, "negative"),
         *misfits((n, x, n, x), good),
@@ -229,7 +229,7 @@ def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 
 def scan_errors(rng: Any) -> list[ErrorSample]:
-    """Calls of ``scan`` that are refused."""
+    """Invalid calls of ``scan``."""
     c, xs = np.ones(2), np.ones((4, 2))
     good: dict[str, Any] = {
         "body": _scan_body((2,), "float64", False),

@@ -4,7 +4,7 @@ The op ``scan`` takes carries, sequences and captured values as its operands. It
 ``body`` is a graph from carries, one slice of each sequence and the captured values to carries
 and ys; ``carries`` and ``sequences`` are counts; ``length`` is the number of steps, which may
 be left out where there are sequences; ``reverse`` goes from the last row to the first; and
-``compiled`` says that a tape records it, so that it is computed as a whole. It gives the
+``compiled`` says that a tape records it, so that it is computed as a whole. It returns the
 carries after the last step, and the ys of all steps along a first axis.
 """
 
@@ -71,14 +71,14 @@ from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.visitors import secluded
 
 _HALVES: Slot[Halves] = Slot()
-"""Of a body that keeps what its gradient needs: itself and the body of the way back."""
+"""By body with residuals: itself and the body of the backward scan."""
 
 
-# What fits together -------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------------------
 
 
 def count_of(value: Any, name: str) -> Any:
-    """A number of things, from 0 on, possibly symbolic; ShapeError for anything else."""
+    """A count of at least 0, possibly symbolic; ShapeError for anything else."""
     if isinstance(value, Dim):
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -120,7 +120,7 @@ def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> An
 
 
 def same_carries(graph: Graph, outs: Sequence[Any], count: int, what: str) -> None:
-    """Refuse a body that gives other carries than it takes."""
+    """Reject a body whose resulting carries do not match its inputs."""
     before, after = graph.inputs[:count], outs[:count]
     if [(v.shape, v.dtype) for v in before] != [(s.shape, s.dtype) for s in after]:
         raise ShapeError(
@@ -136,7 +136,7 @@ def _row(x: Any) -> TensorSpec:
 
 
 class _Scan(NamedTuple):
-    """The attributes of a scan, and what they say of its operands."""
+    """The attributes of a scan, with properties of its operands derived from them."""
 
     body: Graph
     carries: int
@@ -151,12 +151,12 @@ class _Scan(NamedTuple):
         return operands[:first], operands[first:last], operands[last:]
 
     def steps(self, operands: Sequence[Any]) -> Any:
-        """The number of steps, which sequences have to agree on."""
+        """The number of steps; all sequences must agree on it."""
         first = self.carries
         return _steps(self.parts(operands)[1], self.length, lambda i: f"operands[{first + i}]")
 
     def once(self, operands: Sequence[Any]) -> list[Any]:
-        """What one step gets, with specs of the rows."""
+        """The operands of one step, with specs of the rows."""
         carries, xs, captured = self.parts(operands)
         return [*carries, *[_row(x) for x in xs], *captured]
 
@@ -191,7 +191,7 @@ def _cost(*operands: Any, **attributes: Any) -> Cost:
 
 
 def recorded(*operands: Any, **attributes: Any) -> Any:
-    """The results of a scan; where a tape sees it first, it keeps what its gradient needs.
+    """The results of a scan; if a tape sees it first, residuals for its gradient are kept.
 
     Such a scan is computed as a whole, in eager and in captured code.
     """
@@ -204,7 +204,7 @@ def recorded(*operands: Any, **attributes: Any) -> Any:
         try:
             rows = (True,) * (len(scan.body.outputs) - scan.carries)
             half = halves(scan.body, scan.carries, scan.sequences, needed, rows, home(operands))
-        except raised_here(EagerflowError):  # it has no gradient; a request for one tells why
+        except raised_here(EagerflowError):  # no gradient: a later request raises the reason
             half = None
     if half is None or not half.residuals:
         return scan(operands)
@@ -214,7 +214,7 @@ def recorded(*operands: Any, **attributes: Any) -> Any:
 
 
 def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
-    """A scan that keeps what each step's gradient needs, and a scan the other way."""
+    """A scan that keeps the residuals of each step, and a scan in the other direction."""
     parts: list[Any] = [None] * len(operands)
     scan = _Scan(**attributes)
     scan = scan._replace(length=scan.steps(operands))
@@ -223,7 +223,7 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     _, xs, captured = scan.parts(operands)
     half, residuals = _kept(g, y, body, needed)
     if half is None:
-        # Rows that the target does not depend on are none of the gradient's business.
+        # Rows that the target does not depend on need no gradient.
         rows = tuple(part is not None for part in g[carries:])
         half = halves(body, carries, sequences, needed, rows, home(operands))
         if half.residuals and (half.carries or half.slices or half.captured):
@@ -252,13 +252,13 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     return tuple(parts)
 
 
-scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that are not used
+scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for unused results
 
 
 def _kept(g: Any, y: Any, body: Graph, needed: tuple[bool, ...]) -> tuple[Halves | None, Any]:
-    """The halves of a scan that has kept its residuals, and these; None where it has not.
+    """The halves of a scan that kept its residuals, and the residuals; None if it did not.
 
-    Gradients of the residuals themselves, as in gradients of gradients, need all of the body.
+    Gradients of the residuals, as in higher-order gradients, need the whole body.
     """
     half = _HALVES.of(body)
     if half is None or half.needed != needed:
@@ -294,9 +294,9 @@ def _swap(x: Any) -> Any:
 def grown(
     flags: list[bool], state: int, make: Callable[[tuple[bool, ...]], Sequence[bool]]
 ) -> list[bool]:
-    """``flags``, with those of the state set that a body makes depend on the examples.
+    """``flags``, extended to the state that the body makes depend on the examples.
 
-    ``make`` says which results of the body depend on the examples if these operands do.
+    ``make`` returns the flags of the body's results for given flags of its operands.
     """
     flags = list(flags)
     while True:
@@ -367,12 +367,12 @@ def _scan_operator(
     compiled: bool,
 ) -> Any:
     along, rest = operands[carries : carries + sequences], operands[carries + sequences :]
-    if (along[0].shape[0] if along else length) == 0:  # which runtimes do not expect
+    if (along[0].shape[0] if along else length) == 0:  # not supported by runtimes
         return (*operands[:carries], *(w.filled(0, v.shape, v.dtype) for v in w.results[carries:]))
     inner = w.within()
     own = inner.inputs(body.inputs[: carries + sequences])
     made = inner.inline(body, (*own, *rest))
-    if not sequences:  # something has to be as long
+    if not sequences:  # some sequence must define the length
         zero, one = (w.constant(n, "int64") for n in (0, 1))
         along = (w.Range(zero, w.number(length), one),)
         own.append(inner.new("row", "int64", ()))
@@ -391,7 +391,7 @@ def _scan_operator(
 @control_op(
     name="scan",
     dtypes=ANY,
-    trusted=True,  # the kernel asks what fits where it does not know that
+    trusted=True,  # the kernel checks operands itself if unknown
     saves="operands y",
     infer=_spec,
     vjp=scan_vjp,
@@ -415,13 +415,13 @@ def _scan(
     reverse: bool = False,
     compiled: bool = False,
 ) -> Any:
-    """A graph run for each row of sequences, with what one step hands on to the next.
+    """A graph run for each row of sequences, with carries passed from step to step.
 
     ``operands`` are carries, sequences and captured values; ``body`` is a graph of carries, one
     slice of each sequence and the captured values, which gives carries and ys. ``carries`` and
     ``sequences`` are counts, ``length`` that of the steps; ``compiled`` says that it is computed
     as a whole, in machine code where there is some. Users call ``ef.scan``. Raises ShapeError and
-    DTypeError for operands that are not what the body takes.
+    DTypeError for operands that do not match the inputs of the body.
     """
     scan = _Scan(body, carries, sequences, length, reverse, compiled)
     plan = compiled_scans.known(operands, scan._asdict())
@@ -433,13 +433,13 @@ def _scan(
     if plan is not None:
         try:
             return compiled_scans.results(plan, body, operands)
-        except raised_here(EagerflowError):  # which of the steps it was shows one by one
+        except raised_here(EagerflowError):  # the loop below shows which step failed
             pass
     return _one_by_one(scan, scan.steps(operands), operands)
 
 
 def _one_by_one(scan: _Scan, steps: int, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The results of a scan, by running the body for each step."""
+    """The results of a scan, computed by running the body for each step."""
     body, carries, reverse = scan.body, scan.carries, scan.reverse
     state, xs, rest = scan.parts(operands)
     rows: list[list[Tensor]] = [[] for _ in body.outputs[carries:]]
@@ -468,15 +468,15 @@ SCAN = op_of(_scan)
 def scan(f: Any, init: Any, xs: Any = None, length: Any = None, reverse: bool = False) -> Any:
     """The last carry, and all ys, of ``carry, y = f(carry, x)`` for each row ``x`` of ``xs``.
 
-    ``init`` is the first carry and ``xs`` the tensors whose first axes are gone along, each a
+    ``init`` is the first carry and ``xs`` the tensors to iterate along their first axes, each a
     tensor or a nest of them; ``xs`` may be None if ``length``, the number of steps, is given.
-    ``reverse`` goes from the last row to the first; the ys stand with their rows. The carry
-    keeps its structure, shapes and dtypes, where Python numbers take on the dtype wanted. What
-    else ``f`` uses it takes from around it, Variables included, and it may assign Variables.
+    ``reverse`` goes from the last row to the first; the ys keep the order of the rows. The carry
+    keeps its structure, shapes and dtypes, where Python numbers take on the dtype wanted.
+    ``f`` may use and assign values and Variables from its enclosing scope.
 
     Eagerly ``f`` is called for each row. In captured code, under a tape, in ``vmap`` and in
-    ``jvp`` it becomes a graph once, and gradients pass through all steps, with those by values
-    from around it summed. Raises ShapeError for rows that do not agree, and CaptureError,
+    ``jvp`` it becomes a graph once, and gradients pass through all steps; those by captured values
+    are summed. Raises ShapeError for rows that do not agree, and CaptureError,
     ShapeError or DTypeError with the leaf and the line of ``f`` where the carry changes.
 
     >>> ef.scan(lambda total, x: (total + x, total), 0.0, ef.tensor([1.0, 2.0, 3.0]))
@@ -499,7 +499,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
     ys = Results(op, "that in the first step")
 
     def finish(result: Any) -> list[Any]:
-        """The carry and ys of one step, which are like those of the first."""
+        """The carry and ys of one step, which must match those of the first."""
         if type(result) is not tuple or len(result) != 2:
             raise CaptureError(
                 "it does not return a pair",
@@ -547,7 +547,7 @@ def _plainly(
 def _as_op(
     traced: Traced, carry: Form, rows: Form, ys: Form, steps: Any, reverse: bool
 ) -> tuple[Any, Any]:
-    """The scan of a body that was traced, with assigned Variables among the carries."""
+    """The scan of a traced body, with assigned Variables among the carries."""
     outside = Outside(traced)
     count, own = len(carry.tensors), len(outside.assigned)
     body = traced.body(outside, count)

@@ -1,19 +1,19 @@
-"""What a trace relied on in Python: watched while it runs, kept in a ledger, checked at each call.
+"""Python state that a trace relied on: watched while it runs, and checked at each call.
 
 While a function is traced, from the interpreter to the ledger:
 
-- ``events``: the interpreter tells when functions begin, come to a line and return.
-- ``bytecode``, ``line_reads``: what the instructions of a function read, line by line.
-- ``monitor``: what is known of one run; for each line an evaluation.
-- ``evaluation``, ``calls``: the values that a line reads, and what is done with them.
-- ``recording``: the guards that follow, or a refusal.
+- ``events``: interpreter events for starts, lines and returns of functions.
+- ``bytecode``, ``line_reads``: the reads of a function's instructions, line by line.
+- ``monitor``: the state of one run, with an evaluation for each line.
+- ``evaluation``, ``calls``: the values that a line reads, and their uses.
+- ``recording``: the resulting guards, or an error.
 - ``ledger``: guards, and whether they still hold.
 
-Facts about Python that these share:
+Facts about Python shared by these modules:
 
-- ``categories``: what kind of thing a value or a class is.
-- ``callables``: what functions in C, the standard library and NumPy read besides their arguments.
+- ``categories``: categories of values and classes.
+- ``callables``: state read by functions in C, the standard library and NumPy.
 - ``effects``: functions that write, log or start threads.
-- ``lookup``: attributes and functions, and whose code a file is.
-- ``equality``, ``snapshot``: when two values are the same, and what containers held.
+- ``lookup``: attributes and functions, and the origin of source files.
+- ``equality``, ``snapshot``: equality of values, and past contents of containers.
 """

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 @dataclass(slots=True, eq=False, repr=False)
 class Expression:
-    """Where a value on the stack comes from.
+    """The origin of a value on the stack.
 
     ``kind`` says how to read ``name`` and ``parts``: ``global``, ``name`` (of a local of
     code that is not in a function, or a global), ``deref``, ``local``, ``constant``, ``given``
-    (a value that was found), ``module``, ``attribute``, ``item``, ``super``, ``call``, ``spread``
+    (a known value), ``module``, ``attribute``, ``item``, ``super``, ``call``, ``spread``
     (a call with ``*args``), ``function``, ``built`` (a list, tuple ... of ``parts``, or one that
     has ``grown`` in a loop), ``result`` (of an operator), ``either``, ``null``, ``unknown``.
     """
@@ -40,14 +40,14 @@ NULL = Expression("null")
 
 
 class Action(NamedTuple):
-    """What an instruction does to values that it did not make.
+    """A use of existing values by an instruction.
 
-    ``verb`` is ``read`` (no more than that), ``iterate`` (the elements), ``use`` (all of it),
-    ``text`` (what it is written as), ``identity`` (which object it is), ``key`` (likewise, in a
-    set or dict), ``kind`` (what kind of container), ``class`` (what its class does), ``match`` (a
+    ``verb`` is ``read`` (no further use), ``iterate`` (the elements), ``use`` (all of it),
+    ``text`` (its text form), ``identity`` (its identity), ``key`` (likewise, in a
+    set or dict), ``kind`` (the kind of container), ``class`` (behavior of its class), ``match`` (a
     class pattern, with the number of positions and the names), ``truth``, ``contains``, ``call``,
     ``make`` (a function), ``bind`` (a local), ``return``, or ``store_``
-    and what: ``attribute``, ``item``, ``global``, ``deref``.
+    with a target: ``attribute``, ``item``, ``global``, ``deref``.
     """
 
     verb: str
@@ -62,10 +62,10 @@ class Action(NamedTuple):
 _FROM_312 = sys.version_info >= (3, 12)
 _FROM_313 = sys.version_info >= (3, 13)
 
-# What each takes from the stack, the topmost last; what is done with that; and what it puts there.
-# As in CPython's own definitions: a letter names a value, ``_`` one that does not matter, ``?`` one
-# that is not followed. What is put is one of them again, a ``result``, something ``derived`` from
-# them that may be a part of them, or what is read under the instruction's name.
+# By instruction: values popped from the stack, topmost last; their use; and values pushed.
+# As in CPython's own definitions: a letter names a value, ``_`` an irrelevant one, ``?`` one
+# that is not followed. A pushed value is one of them again, a ``result``, something ``derived``
+# from them that may be a part of them, or a read under the instruction's name.
 _READ = frozenset({"attribute", "deref", "item", "name"})
 EFFECTS: dict[str, tuple[tuple[str, ...], str | None, tuple[str, ...]]] = {
     name: (tuple(taken.split()), verb, tuple(put.split()))
@@ -144,14 +144,14 @@ def _on(names: str) -> Callable[[_Handler], _Handler]:
 
 
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
-_MAX_VISITS = 8  # of one instruction: a loop that builds a container would go on forever
+_MAX_VISITS = 8  # for one instruction: a loop that builds a container would never end
 
 
 def _either(a: Expression, b: Expression) -> Expression:
-    """What is one of two values; the first one itself if it covers the second."""
+    """One of two values; the first one if it covers the second."""
     found = {(x.kind, x.offset): x for x in (a.parts if a.kind == "either" else (a,))}
     before = list(found.values())
-    # A value of the same instruction is the same one, by now known better.
+    # A value of the same instruction is the same one, with more known now.
     found |= {(x.kind, x.offset): x for x in (b.parts if b.kind == "either" else (b,))}
     parts = tuple(found.values())
     if len(parts) == len(before) and all(x is y for x, y in zip(parts, before, strict=True)):
@@ -160,12 +160,12 @@ def _either(a: Expression, b: Expression) -> Expression:
 
 
 class Interpreter:
-    """What the instructions of a code object do, along every way through it."""
+    """The actions of a code object along every path through it."""
 
     def __init__(self, code: CodeType) -> None:
         self.actions: dict[int, list[Action]] = {}
         self.lines: dict[int, int | None] = {}
-        self.follows: dict[int, tuple[int, ...]] = {}  # where it goes on, but not back
+        self.follows: dict[int, tuple[int, ...]] = {}  # successors without jumps back
         self.branches: set[int] = set()
         self.unknown: str | None = None
         self.values: dict[Any, Expression] = {}
@@ -174,8 +174,8 @@ class Interpreter:
         self.instructions = list(dis.get_instructions(code))
         self.index = {x.offset: i for i, x in enumerate(self.instructions)}
         self.stack: list[Expression] = []
-        self.jumped: list[Expression] | None = None  # the stack after a jump, where it differs
-        self.names: tuple[str, ...] = ()  # keywords of the call to come
+        self.jumped: list[Expression] | None = None  # the stack after a jump, if different
+        self.names: tuple[str, ...] = ()  # keywords of the next call
         self.offset = 0
         self.line: int | None = None
         seen: set[int] = set()
@@ -183,7 +183,7 @@ class Interpreter:
         normal = set(seen)
         handlers = [x.offset for x in self.instructions if x.opname == "PUSH_EXC_INFO"]
         cleanups = [x.offset for x in self.instructions if x.offset not in seen]
-        # The machine unwinds the stack before it goes to a handler: what lies below is not known.
+        # The interpreter unwinds the stack before a handler: the values below are unknown.
         self._follow([(offset, []) for offset in reversed(handlers)], seen)
         for offset in cleanups:
             self._follow([(offset, [])], seen)
@@ -197,7 +197,7 @@ class Interpreter:
             before = stacks.get(offset)
             if offset not in self.index or (before is None and offset in seen):
                 continue
-            if before is not None:  # a second way to here: what lies on the stack is either value
+            if before is not None:  # second path to here: the stack holds either value
                 if len(before) != len(stack) or visits.get(offset, 0) > _MAX_VISITS:
                     continue
                 stack = [_either(a, b) for a, b in zip(before, stack, strict=True)]
@@ -264,7 +264,7 @@ class Interpreter:
         self.stack += values
 
     def take(self, count: int) -> tuple[Expression, ...]:
-        """The topmost values, lowest first; what lies below the known part is not known."""
+        """The topmost values, lowest first; below the known part of the stack they are unknown."""
         first = len(self.stack) - count
         if first < 0:
             self.stack[:0] = [UNKNOWN] * -first
@@ -274,9 +274,9 @@ class Interpreter:
         return taken
 
     def loaded(self, value: Expression, called: Any) -> None:
-        """Push what was loaded, with the mark (NULL) of what is about to be called.
+        """Push a loaded value, with the marker (NULL) that precedes or follows a callee.
 
-        From 3.13 on it lies above what is called.
+        From 3.13 on the marker lies above the callee.
         """
         if not called:
             self.push(value)
@@ -286,7 +286,7 @@ class Interpreter:
             self.push(NULL, value)
 
     def value(self, kind: str, name: Any = None, parts: tuple[Expression, ...] = ()) -> Expression:
-        # The same object for the same value, to see where a second visit finds nothing new.
+        # The same object for the same value, so that a second visit can see that nothing changed.
         key = kind, self.offset, name if kind != "constant" else id(name), parts
         known = self.values.get(key)
         if known is None:
@@ -294,7 +294,7 @@ class Interpreter:
         return known
 
     def derived(self, *parts: Expression) -> Expression:
-        """What comes out of values in a way that is not followed: it may be a part of them."""
+        """A value that comes from others in an untracked way: it may be a part of them."""
         return self.value("call", parts=(UNKNOWN, *parts))
 
     def act(self, verb: str, *parts: Expression, name: Any = None) -> None:
@@ -302,7 +302,7 @@ class Interpreter:
         self.actions.setdefault(self.offset, []).append(action)
 
     def read(self, kind: str, name: Any = None, parts: tuple[Expression, ...] = ()) -> Expression:
-        """A value whose reading matters also where nothing is done with it."""
+        """A value recorded as read even if it is not used further."""
         value = self.value(kind, name, parts)
         self.act("read", value)
         return value
@@ -314,7 +314,7 @@ class Interpreter:
         parts = self.take(2)
         text = x.argrepr in ("%", "%=")
         self.act("text" if text else "use", *parts)
-        # One list or dict may come of others, with what they hold.
+        # A list or dict may be made of others, with their contents.
         self.push(self.value("result", parts=() if text else parts))
 
     @_on("CALL_INTRINSIC_1")
@@ -334,7 +334,7 @@ class Interpreter:
     def _local(self, x: Any) -> None:
         names = x.argval if isinstance(x.argval, tuple) else (x.argval,)
         for name in names:
-            # From 3.13 on this is also how a cell gets into the closure of a function.
+            # From 3.13 on this also loads a cell for the closure of a function.
             self.push(self.read("deref", name) if name in self.cells else self.value("local", name))
 
     def _bind(self, name: str, value: Expression) -> None:
@@ -402,7 +402,7 @@ class Interpreter:
         self._grow(x.arg, self.derived(value))
 
     def _grow(self, depth: int, value: Expression, name: str | None = None) -> None:
-        """The container that lies so deep in the stack holds more; ``grown`` is one of a loop."""
+        """Add a value to the container at this depth of the stack; ``grown`` if in a loop."""
         if depth <= len(self.stack):
             container = self.stack[-depth]
             self.stack[-depth] = self.value("built", name, (container, value))
@@ -417,7 +417,7 @@ class Interpreter:
     def _build(self, x: Any) -> None:
         count = {"BUILD_MAP": 2 * x.arg, "BUILD_CONST_KEY_MAP": x.arg + 1}.get(x.opname, x.arg)
         parts = self.take(count)
-        # A look at the new container is one at what it was made of.
+        # A look at the new container is a look at its parts.
         self.push(self.value("built", parts=parts))
 
     @_on("FORMAT_VALUE")
@@ -475,7 +475,7 @@ class Interpreter:
             function = upper
         elif upper is NULL:
             function = lower
-        else:  # the upper one is the first argument
+        else:  # the upper value is the first argument
             function, arguments = lower, (upper, *arguments)
         if not arguments and function.kind == "global" and function.name == "super":
             arguments = self._arguments_of_super()
@@ -485,7 +485,7 @@ class Interpreter:
         self.push(value)
 
     def _arguments_of_super(self) -> tuple[Expression, ...]:
-        """What ``super()`` finds by itself: the class of the method, and its first argument."""
+        """The implicit arguments of ``super()``: the method's class, and its first argument."""
         code = self.code
         if "__class__" not in self.cells or not code.co_argcount:
             return ()

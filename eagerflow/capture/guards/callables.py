@@ -1,10 +1,10 @@
-"""Callables: what code that is not watched reads besides its arguments.
+"""Callables: state that unwatched code reads besides its arguments.
 
-C code, the standard library and NumPy run unseen, so this is known of each callable or it is not
-relied on. One that is ``PURE`` gives what follows from its arguments, which are compared. One
-that is ``REPEATED`` reads state that is cheap to ask for: it is called again at each check.
-An ``EFFECT`` writes, and gives nothing that counts. What starts ``THREADS`` or draws ``RANDOM``
-numbers is refused. Of all others ``explain`` tells that they are not watched.
+C code, the standard library and NumPy run unwatched, so each callable is classified, or cannot be
+relied on. A ``PURE`` one depends only on its arguments, which are compared. A
+``REPEATED`` one reads state that is cheap to read: it is called again at each check.
+An ``EFFECT`` writes, and its result does not matter. Callables that start ``THREADS`` or draw
+``RANDOM`` numbers are rejected. All others are listed as not watched by ``explain``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ PURE, REPEATED, EFFECT = "pure", "repeated", "effect"
 THREADS, RANDOM, TRACER, UNKNOWN = "threads", "random", "tracer", "unknown"
 
 TRACES = not hasattr(sys, "monitoring")
-"""Whether watches see lines by ``sys.settrace``, of which there is one for all."""
+"""Whether lines are watched through ``sys.settrace``, which has one function for all tools."""
 
-# Modules whose functions and classes are pure, but for those that are named below.
+# Modules with pure functions and classes, except those named below.
 _PURE_MODULES = frozenset(
     """
     _abc _bisect _collections _collections_abc _contextvars _csv _datetime _decimal _functools
@@ -114,26 +114,26 @@ _KNOWN: dict[str, dict[Any, str]] = {
 _BY_CALLABLE = {f: what for what, names in _KNOWN.items() for f in named(names)}
 T = TypeVar("T")
 SEEDED = (random.Random, np.random.RandomState, random.SystemRandom)
-"""Classes that take their seed from the system where they are given none."""
+"""Classes seeded from the system by default."""
 
 BOUND_IN_C = (BuiltinFunctionType, types.MethodWrapperType)
 MODULE_OR_NONE = (types.ModuleType, types.NoneType)
-"""What a function in C is bound to that is no method."""
+"""The ``__self__`` of a function in C that is not a method."""
 
 _LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def listed(f: Any, table: Mapping[Any, T]) -> T | None:
-    """What a table says of a callable, None if it is not in it."""
+    """The entry of a table for a callable; None if there is none."""
     try:
         return table.get(f)
-    except raised_here(TypeError):  # an object that cannot be hashed
+    except raised_here(TypeError):  # an unhashable object
         return None
 
 
 def what_it_reads(f: Any) -> str:
-    """``PURE``, ``REPEATED`` ...: what a callable reads that is not Python code of the user's."""
+    """``PURE``, ``REPEATED`` ...: the class of a callable that is not user code in Python."""
     known = listed(f, _BY_CALLABLE)
     if known is not None:
         return known
@@ -152,7 +152,7 @@ def what_it_reads(f: Any) -> str:
     if isinstance(f, FunctionType):  # a decorator may have given it another __module__
         return _of_module(f.__globals__.get("__name__"))
     if isinstance(f, type) and has_methods_in_python(f):
-        return PURE  # what it is made from is watched
+        return PURE  # its arguments are watched
     named = f if isinstance(f, BuiltinFunctionType | type) else type(f)
     return _of_module(named.__module__)
 
@@ -202,19 +202,19 @@ _READERS = (
 
 
 def is_deep(f: Any) -> bool:
-    """Whether a callable looks at the attributes of all objects that its arguments hold."""
+    """Whether a callable reads the attributes of all objects inside its arguments."""
     if isinstance(f, BuiltinFunctionType) and isinstance(f.__self__, str):
         return f.__name__ in ("format", "format_map")
     return listed(f, _LOOK_OF) == _DEEP or getattr(f, "__qualname__", "").startswith("Formatter.")
 
 
 def makes_text(f: Any) -> bool:
-    """Whether a callable makes a text of its arguments, as NumPy's print options say."""
+    """Whether a callable formats its arguments, subject to NumPy's print options."""
     return is_deep(f) or listed(f, _LOOK_OF) == _TEXT
 
 
 def reads_arguments(f: Any) -> bool:
-    """Whether a callable that is passed on to C code looks into what it is called with there."""
+    """Whether a callable passed on to C code reads the arguments it is called with there."""
     if isinstance(f, type):
         return issubclass(f, _READERS[:3])
     if isinstance(f, functools.partial):

@@ -1,8 +1,8 @@
-"""What calls read: which of their arguments is looked at, and what is known of their results.
+"""Calls: which of their arguments are read, and known facts about their results.
 
-Python functions of the user's are watched while they run, so a call of one reads nothing by
-itself. Code that is not watched (C functions, the standard library, NumPy, eagerflow's ops) may
-look at all of its arguments, and at what ``callables`` says; the built-ins that are common in
+User functions in Python are watched while they run, so calling one reads nothing by
+itself. Unwatched code (C functions, the standard library, NumPy, eagerflow's ops) may
+read all of its arguments, and the state given by ``callables``; built-ins that are common in
 models are known exactly (``_EXACT``).
 """
 
@@ -75,52 +75,52 @@ class Call(NamedTuple):
     in_order: bool = True
 
     def each(self, do: Callable[[Found], None], deep: bool = False) -> None:
-        """``do`` with every value that is passed, ``deep`` also within new lists."""
+        """``do`` with every value passed, ``deep`` also within new lists."""
         for argument in self.arguments:
             self.evaluator.each(argument, do, deep)
 
     def values(self, index: int) -> list[Found]:
-        """What an argument can be; nothing where it is not given."""
+        """The possible values of an argument; empty if it is omitted."""
         given = self.arguments[index : index + 1]
         return self.evaluator.evaluate(given[0]) if given else []
 
     def known_values(self) -> list[Found] | None:
-        """What is passed, one by one; None if that is not known."""
+        """The argument values, one by one; None if unknown."""
         values = [self.evaluator.evaluate(argument) for argument in self.arguments]
         known = self.in_order and not self.expression.name and all(len(v) == 1 for v in values)
         return [found for (found,) in values] if known else None
 
     def pass_on(self) -> None:
-        """The arguments go to a function that is watched, or that calls them."""
+        """Pass the arguments on to a function that is watched, or that calls them."""
         self.each(lambda found: pass_on(self.evaluator, found))
 
     def deferred_result(self) -> list[Found]:
-        """What the function gives, which is known once the line has run."""
+        """The result of the function, known once the line has run."""
         name = f"{self.function.name}(...)"
         return self.evaluator.deferred_result(self.expression.offset, name)
 
     def has_no_parts(self) -> None:
-        """The result is nothing to look into."""
+        """Mark the result as having no parts to read."""
         self.evaluator.without_parts.add(self.expression)
 
     def is_iterator(self) -> None:
-        """The result gives elements of the arguments, about which there are guards."""
+        """Mark the result as an iterator over elements of the arguments, which have guards."""
         self.evaluator.iterators.add(self.expression)
 
 
-# Records what a call reads, and gives what may be its result.
+# Records the reads of a call, and returns its possible results.
 Reads = Callable[[Call], list[Found] | None]
 
 
 def call(evaluator: Evaluator, expression: Expression) -> list[Found]:
-    """Record what a call reads, and give what is known of its result."""
+    """Record the reads of a call, and return its known results."""
     callee, *arguments = expression.parts
-    if callee.kind == "unknown":  # not a call of the user's: iteration and the like
+    if callee.kind == "unknown":  # not a call in user code: iteration and the like
         return []
     in_order, own = True, expression
     if expression.kind == "spread":
         arguments, in_order = _unpacked(evaluator, arguments)
-        # What is known of the call's result is not told of the expression.
+        # Facts about this call's result must not apply to the original expression.
         own = Expression("spread", (), expression.parts, expression.offset, expression.line)
     functions = evaluator.evaluate(callee)
     if not functions:
@@ -134,7 +134,7 @@ def call(evaluator: Evaluator, expression: Expression) -> list[Found]:
 def _call_of_unknown(
     evaluator: Evaluator, expression: Expression, arguments: list[Expression]
 ) -> list[Found]:
-    """A call of something that the trace has made, or that is known once the line has run."""
+    """A call of a value made by the trace, or known once the line has run."""
     callee = expression.parts[0]
     if callee.kind != "function" and not (evaluator.pending and not evaluator.has_run):
         deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
@@ -149,7 +149,7 @@ def _call_of_unknown(
 
 
 def _read(call: Call) -> list[Found]:
-    """Record what a call of this function reads."""
+    """Record the reads of a call of this function."""
     f = call.function.value
     if isinstance(f, _NAMED) and f.__name__ in COPYING:
         call.each(call.evaluator.copy)
@@ -182,7 +182,7 @@ def _read(call: Call) -> list[Found]:
 
 
 def _unpacked(evaluator: Evaluator, parts: Iterable[Expression]) -> tuple[list[Expression], bool]:
-    """The arguments of a call with ``*`` and ``**``, and whether all are in their places."""
+    """The arguments of a call with ``*`` and ``**``, and whether all positions are known."""
     positional, *named = parts
     result: list[Expression] = []
     in_order = not named
@@ -212,7 +212,7 @@ def _given(values: Iterable[Found]) -> list[Expression]:
 
 
 def _positions(expression: Expression) -> Iterator[Expression]:
-    """The arguments in a tuple of them; a ``star`` is what holds more of them."""
+    """The arguments in a tuple of them; a ``star`` holds more of them."""
     parts = expression.parts
     if expression.kind != "built" or expression.name == "grown":
         yield Expression("star", parts=(expression,))
@@ -227,7 +227,7 @@ def _is_star(part: Expression) -> bool:
     return part.kind == "call" and part.parts[0].kind == "unknown"
 
 
-# Python functions and what wraps them -----------------------------------------------------------
+# Python functions and wrappers ------------------------------------------------------------------
 
 
 def _read_partial(call: Call) -> list[Found]:
@@ -235,12 +235,12 @@ def _read_partial(call: Call) -> list[Found]:
     f, external, name = call.function
     evaluator.monitor.register(f, external)
     if external:
-        for part in ("func", "args", "keywords"):  # which __setstate__ replaces
+        for part in ("func", "args", "keywords"):  # replaced by __setstate__
             for found in evaluator.guards.read("attribute", f"{name}.{part}", "attribute", f, part):
                 evaluator.use(found)
     held = _given(Found(v, external, f"{name}.args") for v in f.args)
     named = _given(Found(v, external, f"{name}.keywords") for v in f.keywords.values())
-    # What is known of the inner call's result is not told of this expression.
+    # Facts about the inner call's result must not apply to this expression.
     inner = Expression(old.kind, old.name, old.parts, old.offset, old.line)
     function = Found(f.func, external, name)
     arguments = [*held, *call.arguments, *named]
@@ -248,7 +248,7 @@ def _read_partial(call: Call) -> list[Found]:
 
 
 def _read_reference(call: Call) -> list[Found]:
-    """A weak reference: whether its object is there."""
+    """A weak reference: whether its object is alive."""
     value, name = call.function.value(), f"{call.function.name}()"
     guards = call.evaluator.guards
     guarded = guards.add("call", name, "alive", call.function.value, None, value is not None)
@@ -261,14 +261,14 @@ _CACHED = type(functools.lru_cache(len))
 
 
 def _cache_of(f: Any) -> dict[Any, Any]:
-    """The dict in which ``functools.lru_cache`` keeps what it has computed."""
+    """The dict of cached results of ``functools.lru_cache``."""
     own = getattr(f, "__dict__", None)
     found = [p for p in gc.get_referents(f) if type(p) is dict and p is not own]
-    return found[-1]  # results that are dicts themselves come before it
+    return found[-1]  # earlier ones are results that are dicts
 
 
 def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
-    """The entries of its cache that a call may get; one, and the arguments, if they are known."""
+    """The cache entries a call may return; one, and the arguments, if these are known."""
     f = call.function.value
     cache = _cache_of(f)
     known = call.known_values()
@@ -280,7 +280,7 @@ def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
 
 
 def _read_cached(call: Call) -> list[Found]:
-    """What was computed before the trace is not computed again, so its reads are not seen."""
+    """Results computed before the trace are not recomputed, so their reads are not seen."""
     f, external, name = call.function
     guards = call.evaluator.guards
     call.evaluator.monitor.register(f, external)
@@ -288,7 +288,7 @@ def _read_cached(call: Call) -> list[Found]:
     for key, entry in entries.items():
         guards.add("item", f"the result of {name} in its cache", "item", _cache_of(f), key, entry)
     call.pass_on()
-    if given is not None:  # the call itself will find it as well
+    if given is not None:  # the call itself will find it too
         return [Found(f(*given), True, f"{name}(...)")]
     if entries and call.in_order:
         guards.unwatched(name, f)
@@ -309,7 +309,7 @@ def _read_function(call: Call) -> list[Found]:
 
 
 def read_closure(evaluator: Evaluator, f: FunctionType, name: str, depth: int = 2) -> None:
-    """What a function of the standard library keeps in its closure, as singledispatch does."""
+    """Values in the closure of a standard library function, such as singledispatch."""
     if origins[f.__code__.co_filename] != FOREIGN:
         return
     for cell in f.__closure__ or ():
@@ -410,7 +410,7 @@ def _iterate_and_call(call: Call) -> list[Found]:
 
 
 def _pass_identity(call: Call) -> None:
-    """A function among the arguments may ask which objects the others are, or of what class."""
+    """Functions among the arguments may check the identity or class of the others."""
     passed = [found.value for part in call.arguments for found in call.evaluator.evaluate(part)]
     if any(f is known for f in passed for known in _IDENTITIES):
         call.each(call.evaluator.which_parts, True)
@@ -419,7 +419,7 @@ def _pass_identity(call: Call) -> None:
 
 
 def _has_watched_functions(cls: type) -> bool:
-    """Whether a class has functions of the user's, or of eagerflow's layers."""
+    """Whether a class has user functions, or functions of eagerflow's layers."""
     known = _watched_classes.get(cls)
     if known is None:
         known = _watched_classes[cls] = any(
@@ -432,11 +432,11 @@ def _has_watched_functions(cls: type) -> bool:
     return known
 
 
-# Code that is not watched -----------------------------------------------------------------------
+# Unwatched code ---------------------------------------------------------------------------------
 
 
 def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
-    """What a function reads besides its arguments; refused or told where that is not certain."""
+    """The state that a function reads besides its arguments; rejects or reports unsafe ones."""
     f, _, name = function
     guards = evaluator.guards
     what = what_it_reads(f)
@@ -452,7 +452,7 @@ def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
 
 
 def _read_unwatched(call: Call, reach: int = ATTRIBUTES) -> list[Found]:
-    """A call of code that is not watched, which looks at its arguments as far as ``reach`` says."""
+    """A call of unwatched code, which reads its arguments up to ``reach``."""
     f, external, _ = call.function
     evaluator = call.evaluator
     evaluator.monitor.register(f, external)
@@ -472,7 +472,7 @@ def _read_unwatched(call: Call, reach: int = ATTRIBUTES) -> list[Found]:
 
 
 def _passes_reader(call: Call) -> bool:
-    """Whether C code among the arguments will look into the others."""
+    """Whether C code among the arguments will read the others."""
     evaluator, arguments = call.evaluator, call.arguments
     values = (found.value for part in arguments for found in evaluator.evaluate(part))
     classes = (cls for part in arguments for cls in evaluator.constructed_classes(part))
@@ -480,7 +480,7 @@ def _passes_reader(call: Call) -> bool:
 
 
 def _repeat(call: Call) -> list[Found]:
-    """A call that is made again at each check, if its arguments are known."""
+    """A call that is repeated at each check, if its arguments are known."""
     f, _, name = call.function
     evaluator = call.evaluator
     given = call.known_values()
@@ -525,7 +525,7 @@ def _read_builtin_method(call: Call) -> list[Found]:
         return evaluator.guards.context_variable(f"{name}()", receiver) or [
             found for part in call.arguments for found in evaluator.evaluate(part)
         ]
-    if method == "__getattribute__":  # behind the class's own, as from super()
+    if method == "__getattribute__":  # bypasses the class's own, as from super()
         return _getattr(call._replace(arguments=[*_given([owner]), *call.arguments]))
     exact = listed(getattr(type(receiver), method, None), _EXACT)
     if exact is not None and isinstance(f, MethodWrapperType) and call.in_order:
@@ -593,7 +593,7 @@ def _getattr(call: Call) -> list[Found]:
 
 
 def _each(do: str, mark: Callable[[Call], None]) -> Reads:
-    """Each value that is passed is looked at by this method of the evaluator."""
+    """Apply this method of the evaluator to each value passed."""
 
     def reads(call: Call) -> None:
         mark(call)
@@ -609,7 +609,7 @@ _IDENTITIES = (*_OF_ONE, *_OF_TWO, *_REFERENCES)
 
 
 def _identity(call: Call) -> None:
-    """Which object a value is: ``id``, or whether two are one."""
+    """The identity of a value: ``id``, or a comparison by ``is``."""
     call.has_no_parts()
     if call.function.value in _OF_ONE:
         call.each(call.evaluator.which)
@@ -619,14 +619,14 @@ def _identity(call: Call) -> None:
 
 
 def _reference(call: Call) -> list[Found]:
-    """A weak reference or a proxy, of which each object has one."""
+    """A weak reference or a proxy, unique for each object."""
     call.each(call.evaluator.which)
     is_class = isinstance(call.function.value, type)
     return _read_class(call) if is_class else _read_unwatched(call)
 
 
 def _isinstance(call: Call) -> None:
-    """Whether an object or a class belongs to a class, which may ask others, or be asked."""
+    """Whether an object or a class belongs to a class; either may define hooks for it."""
     call.has_no_parts()
     if len(call.arguments) == 2:
         value, classes = call.arguments
@@ -688,7 +688,7 @@ def _import(call: Call) -> list[Found]:
     if not 0 < len(given) < 3 or not all(given):
         return _read_unwatched(call)
     names = given[0]
-    if len(given) == 2:  # and the package from which it is counted
+    if len(given) == 2:  # and the package that relative names refer to
         names = [importlib.util.resolve_name(name, given[1][0]) for name in names]
     if call.function.value is __import__:
         names = [name.partition(".")[0] for name in names]

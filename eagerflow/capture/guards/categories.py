@@ -1,4 +1,4 @@
-"""Categories: what kind of thing a value or a class is, which decides how it is guarded."""
+"""Categories of values and classes, which decide how they are guarded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLAIN = frozenset(
         }
     )
 )
-"""Built-in types whose values have nothing inside that could change."""
+"""Built-in types without mutable contents."""
 
 CONTAINERS = named(
     {
@@ -72,7 +72,7 @@ _CODE = (
     type(functools.lru_cache(len)),
     type(vars(collections.namedtuple("Named", "field"))["field"]),
 )
-# Written in C and without value, but nothing that a function reads from them can change.
+# Written in C and without a value, but nothing that can be read from them changes.
 _STEADY = (
     *named(
         {
@@ -90,7 +90,7 @@ _STEADY = (
     type(threading.Lock()),
     type(threading.RLock()),
 )
-_MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
+_MEMORY = ctypes.c_int.__mro__[2:3]  # the base of all ctypes types
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _ARRAY_PROTOCOLS = frozenset(("__array__", "__dlpack__", "__array_interface__", "__array_struct__"))
 _kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
@@ -98,26 +98,26 @@ _kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 CANNOT = {
     "iterator": (
         "it is used up by the first call, and a later one could not take from it",
-        "pass what it gives as an argument, or keep a list and index it",
+        "pass its result as an argument, or keep a list and index it",
     ),
     "file": (
-        "what it holds can change without a sign",
-        "read it before, and pass what you read as an argument",
+        "its contents can change without notice",
+        "read it before, and pass the value as an argument",
     ),
     "random": (
-        "the numbers that it gives would be the same in every call",
+        "the numbers it returns would be the same in every call",
         "ef.random, whose state is a Variable, or draw outside and pass the numbers",
     ),
     "foreign": (
-        "arrays of other libraries change without a sign",
+        "arrays of other libraries change without notice",
         "make it an ef.tensor, which can be read and be an argument",
     ),
     "memory": (
-        "C code can change what it holds without a sign",
-        "read it before, and pass what you read as an argument",
+        "C code can change its contents without notice",
+        "read it before, and pass the value as an argument",
     ),
     "thread": (
-        "what runs in another thread is not watched",
+        "code in another thread is not watched",
         "call it directly, or run it before and pass the result as an argument",
     ),
     "tracer": (
@@ -126,7 +126,7 @@ CANNOT = {
     ),
     "alias": (
         "a later call may have one object where this one has two",
-        "compare what they hold, or pass a bool that says so",
+        "compare their contents, or pass a bool for it",
     ),
     "deleted": (
         "the function deletes it, and replayed calls would not",
@@ -134,14 +134,14 @@ CANNOT = {
     ),
     "opaque": (
         "it cannot be compared: it has neither attributes nor a value",
-        "pass what you need of it as an argument",
+        "pass the parts needed as arguments",
     ),
 }
-"""Why values of a category cannot be relied on, and what to do instead."""
+"""Why values of a category cannot be relied on, and an alternative."""
 
 
 def category(value: Any) -> str:
-    """What a value is to the ledger.
+    """The category of a value in the ledger.
 
     ``plain``, ``container``, ``array``, ``tensor`` (all that belongs to eagerflow), ``code``
     (functions, classes, modules), ``object`` (anything with attributes), or one of ``CANNOT``.
@@ -150,12 +150,12 @@ def category(value: Any) -> str:
     if kind is None:
         kind = _kinds[type(value)] = _category(type(value))
     if kind == "object" and not _ARRAY_PROTOCOLS.isdisjoint(_held(value)):
-        return "foreign"  # NumPy reads the attributes of this one object
+        return "foreign"  # a single object with attributes that NumPy reads
     return kind
 
 
 def _held(value: Any) -> Any:
-    """The names of an object's own attributes; no code of the user's runs."""
+    """The names of an object's own attributes; runs no user code."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except raised_here(AttributeError):
@@ -164,7 +164,7 @@ def _held(value: Any) -> Any:
 
 
 def _category(cls: type) -> str:
-    if issubclass(cls, np.ndarray | np.void):  # of a structured scalar the fields can change
+    if issubclass(cls, np.ndarray | np.void):  # fields of a structured scalar can change
         return "opaque" if issubclass(cls, np.ma.MaskedArray) else "array"
     if cls in PLAIN or issubclass(cls, np.generic | np.dtype):
         return "plain"
@@ -213,12 +213,12 @@ def is_key(value: Any) -> bool:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a value stands for one that is not known while tracing."""
+    """Whether a value is a placeholder for one that is not known while tracing."""
     return type(value) is Tensor and type(value._array) is not value._kind.array_type
 
 
 def is_tool(value: Any) -> bool:
-    """Whether an object only serves to log, to lock, to refer or to start work: it is no data."""
+    """Whether an object only serves logging, locking, referencing or starting work: no data."""
     cls = type(value)
     package = top_package(cls)
     if package == "logging" or isinstance(value, (*_STEADY, concurrent.futures.Executor)):
@@ -238,13 +238,13 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 LIBRARIES = {"cupy", "llvmlite"}
 """Installed packages whose code is not watched."""
 FRAMEWORKS: set[str] = set()
-"""Those among them whose objects hold Variables: they are compared by identity, as our own are."""
+"""Those among them with objects that hold Variables: compared by identity, as our own are."""
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "eagerflow", "ml_dtypes", "numpy"}
 _user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def top_package(definition: Any) -> str:
-    """The name of the outermost package that a class or function says it is from."""
+    """The name of the top-level package in a class's or function's ``__module__``."""
     return str(definition.__module__).partition(".")[0]
 
 
@@ -254,13 +254,13 @@ def is_standard(cls: type) -> bool:
 
 
 def is_class_statement(cls: type) -> bool:
-    """Whether a class can be changed, as those can that a class statement has made."""
+    """Whether a class was made by a class statement, and can be changed."""
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def is_user_class(cls: type) -> bool:
-    """Whether a class is not of Python, NumPy or eagerflow, and can be changed."""
-    if not cls.__flags__ & _HEAP_TYPE:  # of most values, so it is asked first
+    """Whether a class is mutable and not from Python, NumPy or eagerflow."""
+    if not cls.__flags__ & _HEAP_TYPE:  # false for most values, so checked first
         return False
     known = _user_classes.get(cls)
     if known is None:
@@ -269,7 +269,7 @@ def is_user_class(cls: type) -> bool:
 
 
 def is_own_class(cls: type) -> bool:
-    """Whether a class is of eagerflow, or made from one that is."""
+    """Whether a class is from eagerflow, or has a base that is."""
     return any(top_package(base) == "eagerflow" for base in cls.__mro__)
 
 
@@ -281,24 +281,24 @@ def has_methods_in_python(cls: type) -> bool:
 
 
 def is_data(cls: type) -> bool:
-    """Whether objects of a class are read by code that looks at all of their attributes."""
+    """Whether generic code reads all attributes of objects of a class."""
     return hasattr(cls, "__dataclass_fields__") or is_standard(cls)
 
 
 def keeps_parts_inside(cls: type) -> bool:
-    """Whether objects of a class keep what they hold in a container among their attributes."""
+    """Whether objects of a class keep their contents in a container among their attributes."""
     return cls.__module__ in ("weakref", "_weakrefset", "collections")
 
 
 def is_value_class(cls: type) -> bool:
-    """Whether objects of a class are values without parts that change: dates, paths ...
+    """Whether objects of a class are values without mutable parts: dates, paths ...
 
-    They are hashed by value, and have no attributes besides where they are not known to be such.
+    They are hashed by value, and have no other attributes unless the class is known to be safe.
     """
     hashed = cls.__hash__ not in (object.__hash__, None) and cls.__eq__ is not object.__eq__
     return hashed and (cls.__module__ in _VALUE_MODULES or not _has_attributes(cls))
 
 
 def _has_attributes(cls: type) -> bool:
-    # bool(...) of an offset: below zero where Python itself manages the dict of attributes.
+    # bool(...) of an offset: negative if Python itself manages the dict of attributes.
     return bool(cls.__dictoffset__) or any("__slots__" in vars(base) for base in cls.__mro__)

@@ -1,8 +1,8 @@
 """Checks: the guards of a ledger, arranged so that a call checks all of them at once.
 
-Guards that are checked alike become rows of one kind. Python checks the rows of a kind in one
-expression; after ``CALLS_BEFORE_CODE`` checks machine code does, those of all kinds in one call. A
-check gives something true where a guard does not hold, or may not: then the ledger asks each guard
+Guards with the same check become rows of one kind. Python checks the rows of a kind in one
+expression; after ``CALLS_BEFORE_CODE`` checks, machine code checks those of all kinds in one call.
+A check returns a true value if a guard does not hold, or may not: then the ledger checks each guard
 by itself.
 """
 
@@ -22,13 +22,13 @@ from eagerflow.codegen.llvm.python_objects import NOTHING, Number, Row, can_ask,
 from eagerflow.handlers import raised_here
 
 CALLS_BEFORE_CODE = 4
-"""Checks that Python makes of a ledger: what is asked that often will be asked again."""
+"""Checks by Python before switching to machine code: the ledger is likely to be used again."""
 MIN_COMPARISONS = 8
-"""Comparisons from which one call of machine code costs less than an expression for each kind."""
+"""Number of comparisons from which one machine code call is cheaper than Python expressions."""
 
 
 def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
-    """Checks of guards, by machine code where there is some."""
+    """Checks of guards, by machine code if available."""
     rows: dict[str, list[Any]] = {}
     for guard in guards:
         for kind, row in _rows(guard):
@@ -43,7 +43,7 @@ def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
 
 
 def _comparisons(rows: dict[str, list[Any]]) -> int:
-    """How many objects machine code would compare."""
+    """The number of objects that machine code would compare."""
     found = 0
     for kind, own in rows.items():
         if kind in ("elements", "values"):
@@ -54,7 +54,7 @@ def _comparisons(rows: dict[str, list[Any]]) -> int:
 
 
 def _rows(guard: Any) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """How a guard is checked beside others like it: the kinds of ``_CHECKS``, and rows of them."""
+    """The rows of a guard's check, with their kinds in ``_CHECKS``."""
     holder, value = guard.holder, guard.expected
     if type(value) is not Snapshot:
         return [_row(guard)]
@@ -69,7 +69,7 @@ def _rows(guard: Any) -> Iterable[tuple[str, tuple[Any, ...]]]:
 
 
 def _row(guard: Any) -> tuple[str, tuple[Any, ...]]:
-    """The same of a guard whose value is compared by itself."""
+    """The row of a guard with a value that is compared by itself."""
     holder, key, value, access = guard.holder, guard.key, guard.expected, guard.access
     present = value is not ABSENT
     weak, method = type(value) is WeakValue, type(value) is MethodType
@@ -102,7 +102,7 @@ def _row(guard: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 _joined = chain.from_iterable
-# By how guards are checked: from the columns of their rows, a function that tells whether any of
+# By kind of check: from the columns of its rows, a function that returns whether any of
 # them does not hold.
 _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
     "item": lambda a, keys, was: lambda: any(map(is_not, map(getitem, a, keys), was)),
@@ -125,7 +125,7 @@ _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
     "guard": lambda guards: lambda: not all(guard.holds() for guard in guards),
 }
 
-# The same rows as questions that machine code asks, all in one call.
+# The same rows as comparisons that machine code makes, all in one call.
 _ELEMENTS: dict[type, str] = {list: "list", dict: "keys"}
 _ASKED: dict[str, Callable[..., Row]] = {
     "item": lambda a, key, was: ("dict_item" if type(a) is dict else "item", a, key, was),

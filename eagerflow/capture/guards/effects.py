@@ -1,7 +1,7 @@
-"""Effects: what traced code does to the world outside, which does not count for its result.
+"""Effects: side effects of traced code that do not influence its result.
 
-Output streams, loggers and warnings run code of their own when something is written, in notebooks
-much of it, with state that changes each time. None of that is watched. Threads that are started
+Output streams, loggers and warnings run code of their own when something is written, especially
+in notebooks, with state that changes each time. None of that is watched. Started threads
 would run code that is not watched.
 """
 
@@ -23,7 +23,7 @@ _FOLDER = os.path.dirname(inspect.getfile(logging)) + os.sep
 _WARNINGS = inspect.getfile(warnings)
 _WRITERS = frozenset({"write", "writelines", "flush"})
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
-# Packages that show things: what they keep serves the next output.
+# Packages for display: state that they keep serves the next output.
 _SHOWING = tuple(
     f"{os.sep}{name}{os.sep}" for name in ("IPython", "ipykernel", "loguru", "rich", "tqdm")
 )
@@ -37,7 +37,7 @@ STARTING = frozenset(
 
 @cache
 def _shows(file: str) -> bool:
-    """Whether a file is of code that only shows things."""
+    """Whether a file belongs to a package that only displays things."""
     return file.startswith(_FOLDER) or file == _WARNINGS or any(s in file for s in _SHOWING)
 
 
@@ -64,7 +64,7 @@ def _writes(frame: Any, code: CodeType) -> bool:
 
 
 def starts_thread(code: CodeType) -> bool:
-    """Whether a function of the standard library has work done in another thread."""
+    """Whether a standard library function starts work in another thread."""
     return code.co_qualname in STARTING and origins[code.co_filename] == FOREIGN
 
 

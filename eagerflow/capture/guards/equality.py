@@ -1,7 +1,7 @@
-"""When two values are the same to a function that reads one in place of the other.
+"""Equality of values from the point of view of a function that reads them.
 
-Values are compared by type and state and never by their own ``==``, which calls 1 and True equal,
-two dates of one moment in different zones, decimals with other numbers of digits.
+Values are compared by type and state and never by their own ``==``, for which 1 equals True,
+as do equal instants in different time zones, and decimals with different numbers of digits.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class _Absent:
 
 
 ABSENT: Any = _Absent()
-"""Stands for what is not there: a name, an attribute or an item."""
+"""Stands for a missing name, attribute or item."""
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether a function that reads ``a`` in place of ``b`` computes the same."""
+    """Whether replacing ``b`` with ``a`` cannot change the result of a function."""
     if a is b:
         return True
     cls = type(a)
@@ -47,7 +47,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _same_state(a: Any, b: Any) -> bool:
-    """Whether two values would be pickled alike, which tells all that they hold."""
+    """Whether two values have the same pickle, which contains their whole state."""
     try:
         return _alike(a.__reduce_ex__(4), b.__reduce_ex__(4))
     except raised_here(Exception):  # it cannot be pickled
@@ -68,7 +68,7 @@ def _same_parts(a: Any, b: Any) -> bool:
 
 _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
     **dict.fromkeys((bool, int, str, bytes), lambda a, b: bool(a == b)),
-    # By their bits: zeros have signs, and what is not a number has more than one form.
+    # By their bits: zeros have signs, and NaN has more than one form.
     float: lambda a, b: struct.pack("=d", a) == struct.pack("=d", b),
     complex: lambda a, b: struct.pack("=dd", a.real, a.imag) == struct.pack("=dd", b.real, b.imag),
     **dict.fromkeys((tuple, frozenset), _same_parts),

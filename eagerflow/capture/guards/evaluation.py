@@ -1,8 +1,8 @@
-"""Evaluation: which values a line of a running function reads, and what is done with them.
+"""Evaluation: which values a line of a running function reads, and their uses.
 
-Expressions are evaluated with the values that the frame has when it comes to a line, by looking
-alone: what code of the user's would compute (a property, a call) is known once the line has run,
-where its result went to. For every value that is found it is known whether it was there before
+Expressions are evaluated with the values of the frame when it reaches a line, by inspection
+only: results of user code (a property, a call) are known once the line has run,
+at their destination. For every value found, the evaluation knows whether it existed before
 the trace, and its name as the user wrote it.
 """
 
@@ -66,9 +66,9 @@ from eagerflow.variable import Variable
 
 Monitor = Any  # imports this module
 
-# Expressions whose value may be a part of what they are made of.
+# Expressions with a value that may be a part of their operands.
 _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
-# What is done with each value that an action is about, by its verb.
+# The method applied to each value of an action, by its verb.
 _LOOKING = {
     "identity": "identity",
     "iterate": "iterate",
@@ -76,8 +76,8 @@ _LOOKING = {
     "truth": "truth",
     "use": "operand",
 }
-_ARRAYS = ("array", "foreign")  # which a trace gets as Tensors
-_MAX_PARTS = 1_000  # of a container that are looked at for what a call may have given
+_ARRAYS = ("array", "foreign")  # passed to a trace as Tensors
+_MAX_PARTS = 1_000  # limit of parts inspected for the possible result of a call
 
 
 class Evaluator:
@@ -89,17 +89,17 @@ class Evaluator:
         self.values = values  # of locals
         self.has_run = has_run
         self.guards = GuardBuilder(monitor, run)
-        self.bound: dict[str, list[Found]] = {}  # locals that the line itself assigns
+        self.bound: dict[str, list[Found]] = {}  # locals assigned by the line itself
         self.memo: dict[Expression, list[Found]] = {}
-        self.pending = False  # something is known only once the line has run
+        self.pending = False  # whether something is known only once the line has run
         self.pending_expressions: set[Expression] = set()
-        self.without_parts: set[Expression] = set()  # calls that give nothing to look into
-        self.iterators: set[Expression] = set()  # calls that give iterators over known elements
+        self.without_parts: set[Expression] = set()  # calls with a result without parts
+        self.iterators: set[Expression] = set()  # calls that return iterators over known elements
 
     # Actions ------------------------------------------------------------------------------------
 
     def line(self, line: LineReads) -> tuple[Action, ...]:
-        """Evaluate a line; gives the actions that have to be evaluated again when it has run."""
+        """Evaluate a line; returns the actions to evaluate again when it has run."""
         deferred = []
         for number, action in enumerate(line.actions):
             self.pending = False
@@ -110,12 +110,12 @@ class Evaluator:
         return tuple(deferred)
 
     def _is_worth_deferring(self, action: Action) -> bool:
-        """Whether more is learned from an action once the results of calls are known."""
+        """Whether results of calls, once known, can add to the reads of an action."""
         if action.verb == "bind" or (action.verb == "return" and not self.run.root):
             return False
         if action.verb != "call":
             return True
-        waiting = list(action.parts[0].parts)  # only what it is called with, and not its result
+        waiting = list(action.parts[0].parts)  # only its arguments, not its result
         while waiting:
             part = waiting.pop()
             if part in self.pending_expressions:
@@ -125,12 +125,12 @@ class Evaluator:
         return False
 
     def again(self, actions: Iterable[Action]) -> None:
-        """Evaluate what could not be evaluated before the line has run."""
+        """Evaluate actions that could not be evaluated before the line has run."""
         for action in actions:
             self.act(action, False)
 
     def act(self, action: Action, certain: bool) -> None:
-        """Record what one action reads."""
+        """Record the reads of one action."""
         self.guards.line = action.line
         verb, parts = action.verb, action.parts
         if verb == "bind":
@@ -162,7 +162,7 @@ class Evaluator:
             self.store(action, certain)
 
     def each(self, expression: Expression, do: Callable[[Found], None], deep: bool = False) -> None:
-        """``do`` with every value that an expression can have, ``deep`` also within new lists."""
+        """``do`` with every value of an expression, ``deep`` also within new lists."""
         if expression.kind in ("built", "either"):
             for part in expression.parts:
                 self.each(part, do if deep or expression.kind == "either" else self.use, deep)
@@ -174,14 +174,14 @@ class Evaluator:
             do(found)
 
     def _is_iterator(self, expression: Expression) -> bool:
-        """Whether a value only leads to elements that are known: an iterator, or what it gives."""
+        """Whether a value only leads to known elements: an iterator, or an element of one."""
         while expression.kind == "call" and expression.parts[0].kind == "unknown":
             expression = expression.parts[-1]
         self.evaluate(expression)
         return expression in self.iterators
 
     def store(self, action: Action, certain: bool) -> None:
-        """Something is assigned: the trace has put there what it reads after that."""
+        """Record an assignment: later reads of the target see a value of the trace."""
         targets: list[tuple[Any, Any]] = []
         if action.verb == "store_attribute":
             owners = [found.value for found in self.evaluate(action.parts[0])]
@@ -205,7 +205,7 @@ class Evaluator:
     # Values of expressions ----------------------------------------------------------------------
 
     def evaluate(self, expression: Expression) -> list[Found]:
-        """The values that an expression can have; empty if the trace makes them."""
+        """The possible values of an expression; empty if the trace makes them."""
         known = self.memo.get(expression)
         if known is not None:
             self.pending = self.pending or expression in self.pending_expressions
@@ -244,7 +244,7 @@ class Evaluator:
         found = []
         for cell in cells:
             value = value_of_cell(cell)
-            if name == "__class__" and value is not ABSENT:  # the compiler's, for super()
+            if name == "__class__" and value is not ABSENT:  # set by the compiler, for super()
                 found += self.guards.found(value, True, name)
             else:
                 found += self.guards.read("closure", name, "cell", cell, None)
@@ -270,7 +270,7 @@ class Evaluator:
         name = expression.name
         module = sys.modules.get(name)
         if module is None:
-            self.pending = True  # it is loaded when the line runs
+            self.pending = True  # loaded when the line runs
             if self.has_run:
                 self.guards.importable(name)
             return []
@@ -285,7 +285,7 @@ class Evaluator:
         return self.supers(classes, objects)
 
     def supers(self, classes: list[Any], objects: list[Any]) -> list[Found]:
-        """What ``super`` gives; of an object that the trace makes, what its class has."""
+        """The results of ``super``; for an object made by the trace, attributes of its class."""
         found = []
         for cls in classes:
             for own in objects or [cls]:
@@ -305,26 +305,26 @@ class Evaluator:
         return result
 
     def _returned(self, offset: int, name: str) -> list[Found]:
-        """What Python code gave where the instruction at ``offset`` called it."""
+        """Results of Python code called by the instruction at ``offset``."""
         given = self.run.returned.get(offset, ()) if self.has_run else ()
         return [Found(value, self.monitor.is_external(value), name) for value in given]
 
     def deferred_result(self, offset: int, name: str) -> list[Found]:
-        """What Python code gave, which is known once the line has run."""
+        """The result of Python code, known once the line has run."""
         self.pending = True
         return self._returned(offset, name)
 
     def owners(self, base: Expression) -> list[Found]:
-        """The values that something is read from, or what they may be."""
+        """The values that something is read from, or candidates for them."""
         if base.kind == "either":
             return [found for part in base.parts for found in self.owners(part)]
         return self.evaluate(base) or self.candidates(base)
 
     def candidates(self, expression: Expression, inside: bool = True) -> list[Found]:
-        """What a value may be that cannot be found, now that no more is learned about it.
+        """The possible values of an expression that cannot be evaluated further.
 
-        ``inside`` counts the attributes of an object among its parts; a look at a result alone
-        as a whole need not know, as all of the object has been looked at when it was passed on.
+        ``inside`` counts the attributes of an object among its parts; uses of a result as a whole
+        do not need them, as the whole object was recorded when it was passed on.
         """
         pending = expression in self.pending_expressions and not self.has_run
         if pending or expression in self.without_parts:
@@ -332,7 +332,7 @@ class Evaluator:
         return self._sources(expression, inside)
 
     def _sources(self, expression: Expression, inside: bool) -> list[Found]:
-        """What code that is not watched may have given: what it was given, or parts of that."""
+        """Possible results of unwatched code: its arguments, or parts of them."""
         if expression.kind not in _DERIVING:
             return []
         result: list[Found] = []
@@ -354,9 +354,9 @@ class Evaluator:
     def attribute(
         self, owner: Found, name: str, offset: int = -1, plain: bool = False
     ) -> list[Found]:
-        """The value of an attribute, and the guard that it has this value.
+        """The value of an attribute, with a guard for this value.
 
-        ``plain`` is for ``object.__getattribute__``, also where a class has a way of its own.
+        ``plain`` is for ``object.__getattribute__``, also if a class overrides it.
         """
         value, external, label = owner
         kind = category(value)
@@ -396,7 +396,7 @@ class Evaluator:
         return self.guards.found(found, guarded and external, full)
 
     def _is_own_of_variable(self, value: Any, name: str) -> bool:
-        """Whether an attribute is a setting of a Variable, or of the user's own class."""
+        """Whether an attribute is a setting of a Variable, or belongs to a user subclass."""
         if not isinstance(value, Variable):
             return False
         cls = type(value)
@@ -405,7 +405,7 @@ class Evaluator:
         return by_user or name in SETTINGS_OF_VARIABLES or name in own_names(value)
 
     def _of_super(self, value: Any, name: str, offset: int) -> list[Found]:
-        """An attribute of ``super()``: what the bases behind a class have."""
+        """An attribute of ``super()``, looked up in the bases after a class."""
         full = f"super().{name}"
         cls, after = value.__self_class__, value.__thisclass__
         raw = ABSENT if cls is None else self.guards.members(cls, name, after)
@@ -417,7 +417,7 @@ class Evaluator:
         return self.guards.found(getattr(value, name), True, full)
 
     def _is_from_class(self, owner: Found, name: str, found: Any) -> bool:
-        """Whether an object that the trace makes has an attribute from its class, from before."""
+        """Whether an object made by the trace has an attribute from its class, set before."""
         cls = type(owner.value)
         if name in own_names(owner.value) or self.run.trusted:
             return False
@@ -425,7 +425,7 @@ class Evaluator:
         return any(f.external and f.value is found for f in given)
 
     def _computed(self, owner: Found, name: str, raw: Any, offset: int, plain: bool) -> list[Found]:
-        """An attribute that Python code gives; the user's is watched while it runs."""
+        """An attribute computed by Python code; user code is watched while it runs."""
         value, external, label = owner
         full = f"{label}.{name}"
         hook = has_own_lookup(type(value)) and not plain
@@ -458,7 +458,7 @@ class Evaluator:
     def _missing(
         self, owner: Found, name: str, getter: Any, offset: int, plain: bool
     ) -> list[Found]:
-        """An attribute that is not there, or that ``__getattr__`` makes up."""
+        """An attribute that is missing, or computed by ``__getattr__``."""
         value, external, label = owner
         full = f"{label}.{name}"
         if isinstance(value, ModuleType):  # its __getattr__ may load it when the line runs
@@ -471,7 +471,7 @@ class Evaluator:
             return []
         kind = category(value)
         if kind == "container" and not (external and hasattr(value, "__dict__")):
-            return []  # it cannot get attributes, or no other code can give it some
+            return []  # it cannot get attributes, or no other code can set them
         if getter is None:
             access = "plain" if plain else "attribute"
             self.guards.add("attribute", full, access, value, name, ABSENT, external)
@@ -511,9 +511,9 @@ class Evaluator:
     def item(
         self, owner: Found, keys: list[Found], offset: int = -1, direct: bool = False
     ) -> list[Found]:
-        """The values at some keys, and the guards that they are there.
+        """The values at some keys, with guards that they are there.
 
-        ``direct`` is for the container's own way, also where a subclass has another.
+        ``direct`` is for the container's own lookup, also if a subclass overrides it.
         """
         value, external, name = owner
         kind = category(value)
@@ -571,10 +571,10 @@ class Evaluator:
                 ]
         return result
 
-    # What is done with values -------------------------------------------------------------------
+    # Uses of values -----------------------------------------------------------------------------
 
     def use(self, found: Found, reach: int = NESTED) -> None:
-        """All of a value may be looked at; as far as ``reach`` says also attributes of objects."""
+        """Record a read of a whole value, up to ``reach`` also of attributes of objects."""
         value, external, name = found
         kind = category(value)
         self.guards.numeric_settings(value)
@@ -596,11 +596,11 @@ class Evaluator:
             self.guards.refuse(kind, name, value)
 
     def operand(self, found: Found) -> None:
-        """An operator, or what makes a text, looks at a value in a way that its class has."""
+        """Record a read by an operator or a formatter, as defined by the value's class."""
         self.use(found, ATTRIBUTES if is_standard(type(found.value)) else NESTED)
 
     def match(self, subject: Expression, cls: Expression, count: int, names: Any) -> None:
-        """A value is matched with a class pattern."""
+        """Record a match of a value with a class pattern."""
         self.instance_check(subject, cls, isinstance)
         for owner in self.evaluate(subject) or self.candidates(subject):
             self.use(owner, ATTRIBUTES)
@@ -610,7 +610,7 @@ class Evaluator:
                     self.attribute(owner, name)
 
     def text(self, expression: Expression) -> None:
-        """A value is written as text: if it may hold an array, as NumPy's options say."""
+        """Record formatting of a value: if it may hold an array, NumPy's options matter."""
         if expression.kind == "built":
             for part in expression.parts:
                 self.text(part)
@@ -626,7 +626,7 @@ class Evaluator:
             self._text_of_variables(found, 3)
 
     def _text_of_variables(self, found: Found, depth: int) -> None:
-        """The text of a Variable shows its value at the time of the trace."""
+        """Report Variables in a text, which show their value at the time of the trace."""
         if isinstance(found.value, Variable):
             self.guards.unwatched(f"the value of {found.name} in a text", found.value)
         elif depth and category(found.value) == "container":
@@ -634,30 +634,30 @@ class Evaluator:
                 self._text_of_variables(part, depth - 1)
 
     def identity(self, found: Found) -> None:
-        """It is asked which object a value is: an equal one is another."""
+        """Record a check of a value's identity: an equal one would differ."""
         if category(found.value) == "plain" or type(found.value) in (tuple, frozenset):
             self.monitor.by_identity.append(found.value)
 
     def aliases(self, *parts: Expression) -> None:
-        """It is asked whether values are one object: which arguments are is not known."""
+        """Reject a comparison by ``is`` that depends on which arguments are the same object."""
         own = self.monitor.remade
         for pair in itertools.product(*[self.evaluate(x) for x in parts]):
             mine = [f for f in pair if id(f.value) in own]
             a, b = pair
-            if a.value.__class__ is b.value.__class__:  # a number may be an integer of Python's
+            if a.value.__class__ is b.value.__class__:  # a number may be a Python integer
                 self.number(a)
                 self.number(b)
             if mine and a.value is not b.value and _may_be_one(mine[0].value, pair):
                 self.guards.refuse("alias", f"whether {a.name} is {b.name}", f"{a.name}, {b.name}")
 
     def which(self, found: Found) -> None:
-        """It is asked which object a value is."""
+        """Record a read of the identity of a value."""
         self.number(found)
         if id(found.value) in self.monitor.remade:
             self.guards.refuse("alias", f"which object {found.name} is", found.name)
 
     def which_parts(self, found: Found) -> None:
-        """The same of what is in a container."""
+        """The same for the parts of a container."""
         if category(found.value) != "container":
             self.which(found)
             return
@@ -665,23 +665,23 @@ class Evaluator:
             self.which(Found(part, False, name_of_item(found.name, key)))
 
     def number(self, found: Found) -> None:
-        """Something is asked that what stands for a number argument does not know of it."""
+        """Invalidate symbolic numbers where the concrete value of a number argument matters."""
         if type(found.value) is Number and found.value.assumptions is not None:
             found.value.assumptions.is_never_true = True
 
     def numbers(self, found: Found, depth: int = 3) -> None:
-        """The same of all numbers in a container."""
+        """The same for all numbers in a container."""
         self.number(found)
         if depth and category(found.value) == "container":
             for _, part in _some_parts(found.value):
                 self.numbers(found._replace(value=part), depth - 1)
 
     def copy(self, found: Found) -> None:
-        """A value is copied, if it is an array."""
+        """Note a copy of an array."""
         self.monitor.updates.note_copy(found.value)
 
     def classes(self, expression: Expression) -> None:
-        """The class of a value is asked for, or what that says."""
+        """Record a read of the class of a value, or of facts that depend on it."""
         owners = self.evaluate(expression)
         for owner in owners:
             self.guards.class_of(owner)
@@ -689,7 +689,7 @@ class Evaluator:
             self.constructed_classes(expression)
 
     def constructed_classes(self, expression: Expression) -> list[type]:
-        """The classes that are called to make a value of which no more is known."""
+        """The classes called to make an otherwise unknown value."""
         if expression.kind not in ("call", "spread") or self.run.trusted:
             return []
         found = [f.value for f in self.evaluate(expression.parts[0]) if isinstance(f.value, type)]
@@ -700,7 +700,7 @@ class Evaluator:
     def instance_check(
         self, expression: Expression, classes: Expression, check: Callable[..., bool]
     ) -> None:
-        """It is asked whether a value belongs to a class: ``isinstance`` or ``issubclass``."""
+        """Record a class check: ``isinstance`` or ``issubclass``."""
         if self.run.trusted:
             return
         wanted = classes.parts if classes.kind == "built" else (classes,)
@@ -722,11 +722,11 @@ class Evaluator:
             self.subclass_registry()
 
     def subclass_registry(self) -> None:
-        """Classes may be registered as subclasses of abstract ones at any time."""
+        """Guard against new subclasses of abstract classes, which may be registered at any time."""
         self.guards.call("abc.get_cache_token", abc.get_cache_token)
 
     def iterate(self, found: Found) -> None:
-        """The elements of a value are iterated over."""
+        """Record an iteration over the elements of a value."""
         value, external, _ = found
         kind = category(value)
         self.guards.class_of(found)
@@ -742,7 +742,7 @@ class Evaluator:
             self.use(found)
 
     def truth(self, found: Found) -> None:
-        """A value is asked whether it is true."""
+        """Record a read of the truth of a value."""
         value, external, name = found
         kind = category(value)
         self.guards.class_of(found)
@@ -752,7 +752,7 @@ class Evaluator:
             self.use(found)
 
     def length(self, found: Found) -> None:
-        """A value is asked how long it is."""
+        """Record a read of the length of a value."""
         value, external, name = found
         if external and category(value) == "container" and not method_of(value, "__len__"):
             self._measure("length", f"len({name})", value, len)
@@ -767,7 +767,7 @@ class Evaluator:
         self.guards.add("contents", name, access, value, None, now)
 
     def contains(self, item: Expression, container: Expression) -> None:
-        """A container is asked for an element."""
+        """Record a membership test."""
         items = self.evaluate(item)
         if container.kind == "built":
             self.each(container, self.use)
@@ -791,7 +791,7 @@ class Evaluator:
 
 
 def _may_be_one(argument: Any, pair: tuple[Found, ...]) -> bool:
-    """Whether an argument, which a trace has made anew, may be what it is compared with."""
+    """Whether an argument, remade by a trace, may originally be the object it is compared with."""
     if type(argument) is Tensor:
         return all(type(f.value) is Tensor or category(f.value) in _ARRAYS for f in pair)
     return type(pair[0].value) is type(pair[1].value)

@@ -1,8 +1,8 @@
-"""Events: how a thread learns which watched functions run, line by line.
+"""Events: notifications to a thread about running watched functions, line by line.
 
-Python 3.12 and later offer ``sys.monitoring``, which costs nothing in code that is not watched.
-In 3.11 there is ``sys.settrace``: a trace function that was there before keeps getting its
-events, and comes back at the end.
+Python 3.12 and later offer ``sys.monitoring``, which costs nothing in unwatched code.
+In 3.11 there is ``sys.settrace``: a trace function set before keeps getting its
+events, and is restored at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SKIPPED = (False, False, True, True)  # by origin
 assert _SKIPPED[CORE] and _SKIPPED[FOREIGN]
 
 
-_TOLD = ("hook", "__call__", "_start", "_line", "_jump", "_return")  # what the interpreter calls
+_TOLD = ("hook", "__call__", "_start", "_line", "_jump", "_return")  # callbacks of the interpreter
 TOOL = "eagerflow"  # our name in sys.monitoring
 
 
@@ -45,18 +45,18 @@ class Thread(threading.local):
         self.stack: list[Monitor] = []
         self.runs: dict[Any, Any] = {}
         self.visitors: frozenset[Any] = frozenset()
-        self.hooks: list[Any] = []  # our trace function, where there are such, while it is in place
-        self.before: Any = None  # whose place it has taken
+        self.hooks: list[Any] = []  # our trace function, where one is used, while installed
+        self.before: Any = None  # the trace function that it replaced
 
     def begin(self, monitor: Monitor) -> None:
-        """Tell ``monitor`` what runs from now on."""
+        """Start sending events to ``monitor``."""
         if not self.stack:
             self.visitors = visitors()
         self.stack.append(monitor)
         _source.start(self)
 
     def end(self, monitor: Monitor) -> bool:
-        """Tell it no more; whether nothing came between. An end that was cut short is repeated."""
+        """Stop sending events; whether no other tool interfered. An interrupted end is repeated."""
         if monitor in self.stack:
             self.stack.remove(monitor)
         undisturbed = True
@@ -66,7 +66,7 @@ class Thread(threading.local):
         return undisturbed
 
     def is_blind(self) -> bool:
-        """Whether the interpreter tells nothing now: a visitor has come while it told something."""
+        """Whether no events are sent now: a visitor runs during the handling of an event."""
         frame = sys._getframe(1) if self.stack else None
         while frame is not None:
             if frame.f_code.co_filename == __file__ and frame.f_code.co_name in _TOLD:
@@ -74,10 +74,10 @@ class Thread(threading.local):
             frame = frame.f_back
         return False
 
-    # A defect here must not look like one of the user's: it is raised when the monitor ends.
+    # A defect here must not look like an error of user code: it is raised when the monitor ends.
 
     def enter(self, frame: Any) -> Any:
-        """A watched function begins or goes on; its run, None if it is not to be watched."""
+        """A watched function starts or resumes; returns its run, None if it is not watched now."""
         run = self.runs.get(frame)
         if run is None and self.visitors and self._visited(frame):
             return None
@@ -95,7 +95,7 @@ class Thread(threading.local):
         return came(frame, self.visitors, lambda f: f in self.runs or f is first)
 
     def skip(self, frame: Any) -> None:
-        """A function that is not watched begins, of one of the names in ``STARTING``."""
+        """An unwatched function starts that has a name in ``STARTING``."""
         if self.stack and starts_thread(frame.f_code):
             found = starter(frame, self.runs)
             if found is not None:
@@ -104,7 +104,7 @@ class Thread(threading.local):
                 self.stack[-1].refuse("thread", name, name, place)
 
     def line(self, frame: Any, run: Any, offset: int) -> None:
-        """A watched function comes to the line that begins at ``offset``."""
+        """A watched function reaches the line that begins at ``offset``."""
         if self.stack and not run.quiet and self.stack[-1].failure is None:
             try:
                 self.stack[-1].step(frame, run, offset)
@@ -136,8 +136,8 @@ def current() -> Thread:
 class _Local:
     """The trace function of one frame.
 
-    It is an object, for a function that returns itself would be a cycle, and keep alive all that
-    the run has seen.
+    An object, as a function that returns itself would be a reference cycle, and keep alive
+    everything that the run has seen.
     """
 
     __slots__ = ("lines", "run", "thread")
@@ -169,10 +169,10 @@ class _Local:
 
 
 def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> Any:
-    """Give another tool's trace function an event, and stay in place after that."""
+    """Pass an event to another tool's trace function, and stay installed after that."""
     found = theirs(frame, event, arg)
     now = sys.gettrace()
-    if now not in thread.hooks:  # they install themselves again, or another, or end tracing
+    if now not in thread.hooks:  # they reinstalled themselves, installed another, or ended tracing
         thread.before = now
         sys.settrace(*thread.hooks)
     return found
@@ -183,7 +183,7 @@ class _Tracing:
 
     def start(self, thread: Thread) -> None:
         for ours in thread.hooks:
-            if ours.pauses and sys.gettrace() is None:  # a visitor has come meanwhile
+            if ours.pauses and sys.gettrace() is None:  # a visitor has interrupted
                 sys.settrace(ours)
             return
         before = sys.gettrace()
@@ -191,7 +191,7 @@ class _Tracing:
         files = origins
 
         def hook(frame: Any, event: Any, arg: Any) -> Any:
-            # Called for every function, so it is short for those that are not watched.
+            # Called for every function, so the path for unwatched ones is short.
             before = thread.before
             if before is None:
                 code = frame.f_code
@@ -208,15 +208,15 @@ class _Tracing:
             if before is not None:
                 run.other = theirs
                 run.hidden = not frame.f_trace_lines
-                frame.f_trace_lines = True  # if they want no lines, we do
+                frame.f_trace_lines = True  # we need lines, even if they do not
             elif run.quiet:
                 frame.f_trace_lines = False
             return _Local(thread, run)
 
-        # Code that runs long without being watched may take the hook out for that time.
+        # Long-running unwatched code may remove the hook meanwhile.
         hook.pauses = [] if before is None else None  # type: ignore[attr-defined]
         calls: tuple[Callable[[], Any], ...] = (
-            thread.hooks.__len__,  # a visitor's is in place
+            thread.hooks.__len__,  # a visitor has installed one
             partial(setattr, thread, "before", before),
             partial(thread.hooks.append, hook),
             partial(sys.settrace, hook),
@@ -246,15 +246,15 @@ _monitoring: Any = getattr(sys, "monitoring", None)
 class _Monitoring:
     """Events from ``sys.monitoring``, for all threads together.
 
-    Visitors trace too, at any bytecode of this. So our tool is there with all that belongs to it,
-    or not at all: it comes in one call, and goes in one.
+    Visitors trace too, and may run at any bytecode here. Our tool is therefore either complete or
+    absent: it is installed in one call, and removed in one.
     """
 
     def __init__(self) -> None:
         self._lock = reentrant_lock()
         self._active: set[int] = set()  # threads
         self._tool: list[int] = []  # the number of our tool, while we have one
-        self._codes: dict[int, Any] = {}  # those whose lines it is told
+        self._codes: dict[int, Any] = {}  # codes with line events
 
     def start(self, thread: Thread) -> None:
         with Locked(self._lock):
@@ -277,7 +277,7 @@ class _Monitoring:
         for tool in (4, 3, 5, 2, 1, 0):
             if self._tool:
                 return
-            registered: deque[Any] = deque(maxlen=0)  # what was registered before is dropped
+            registered: deque[Any] = deque(maxlen=0)  # previous callbacks are dropped
             register = partial(_monitoring.register_callback, tool)
             calls: list[Callable[[], Any]] = [
                 self._tool.__len__,
@@ -286,17 +286,17 @@ class _Monitoring:
                 partial(registered.extend, starmap(register, callbacks)),
                 partial(_monitoring.set_events, tool, events.PY_START | events.PY_RESUME),
             ]
-            with suppress(ValueError):  # another tool has it
+            with suppress(ValueError):  # in use by another tool
                 in_one_call(calls)
         if not self._tool:
             raise CaptureError(
                 "all tools of sys.monitoring are in use",
                 expected="a free one of six",
-                hint="end a debugger, a profiler or a measurement of coverage",
+                hint="end a debugger, a profiler or a coverage measurement",
             )
 
     def forget_other_threads(self) -> None:
-        """Go on in the child of a fork, where only the thread that forked lives on."""
+        """Continue in the child of a fork, where only the forking thread lives on."""
         self._active &= {threading.get_ident()}
         if not self._active:
             self.stop(_thread)
@@ -348,7 +348,7 @@ class _Monitoring:
         return None
 
     def _jump(self, code: Any, offset: int, target: int) -> Any:
-        # A loop that stands on one line gives no further event of that line.
+        # A loop on a single line causes no further event for that line.
         if target > offset:
             return self._disable
         thread = _thread

@@ -1,4 +1,4 @@
-"""Ledger: what a trace relied on in Python, and whether it has changed since.
+"""Ledger: Python state that a trace relied on, and whether it has changed since.
 
 A *guard* is about one value that the traced code read: a global, an attribute of an object, an
 item of a container. Each is checked by itself where it was read, so that a chain such as
@@ -21,7 +21,7 @@ from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
 from eagerflow.handlers import raised_here, suppress
 
-# What guards read -------------------------------------------------------------------------------
+# Readers of guards ------------------------------------------------------------------------------
 
 
 def value_of_context(variable: Any, _: Any = None) -> Any:
@@ -33,7 +33,7 @@ def value_of_context(variable: Any, _: Any = None) -> Any:
 
 
 def result_of(f: Any, arguments: Any) -> Any:
-    """What a call gives, or the class of its error."""
+    """The result of a call, or the class of its error."""
     try:
         return f(*arguments)
     except raised_here(Exception) as error:
@@ -47,7 +47,7 @@ def _plain_attribute(holder: Any, name: str) -> Any:
         return ABSENT
 
 
-# Special names that say how a class was made, and not how its objects behave.
+# Special names that describe how a class was made, not how its objects behave.
 _NAMES_OF_MAKING = frozenset(
     """
     __abstractmethods__ __annotate__ __annotate_func__ __annotations__ __annotations_cache__
@@ -60,7 +60,7 @@ _NAMES_OF_MAKING = frozenset(
 def state_of_class(cls: type, every: Any = None) -> tuple[Any, ...]:
     """The bases of a class, and the special methods that it and they define in Python.
 
-    With ``every`` also all else that they define.
+    With ``every`` also all other attributes that they define.
     """
     found: list[Any] = [cls.__mro__]
     for base in (c for c in cls.__mro__ if is_class_statement(c)):
@@ -73,7 +73,7 @@ def state_of_class(cls: type, every: Any = None) -> tuple[Any, ...]:
 
 
 class Arguments(tuple[Any, ...]):
-    """The arguments of a call, which are the same if they are the same objects."""
+    """The arguments of a call, equal if they are the same objects."""
 
     __slots__ = ()
 
@@ -106,14 +106,14 @@ READERS: dict[str, Callable[[Any, Any], Any]] = {
     "unwatched": lambda holder, _: UNWATCHED,
     "disturbed": lambda holder, _: ABSENT,
 }
-"""By ``Guard.access``: how the value is read, from the holder and the key."""
+"""By ``Guard.access``: a function that reads the value, from the holder and the key."""
 
 
 # Guards -----------------------------------------------------------------------------------------
 
 
 class Guard:
-    """One thing that a trace relied on.
+    """One piece of state that a trace relied on.
 
     ``kind`` is ``global``, ``builtin``, ``closure``, ``attribute``, ``default``, ``item``,
     ``contents``, ``array``, ``class``, ``function``, ``call``, ``environment`` or ``watch``;
@@ -121,7 +121,7 @@ class Guard:
     read first. ``access`` says how ``expected`` was read from ``holder`` at ``key``.
     """
 
-    # Not a dataclass: a method that is generated would be traced like code of the user's.
+    # Not a dataclass: a generated method would be traced like user code.
     def __init__(
         self,
         kind: str,
@@ -142,21 +142,21 @@ class Guard:
         self.file = file
         self.line = line
         self.changed_by_trace = False  # after the traced function had read it
-        self.by_identity = False  # the function asked which object it is: an equal one is another
-        self.held_by_caller = False  # of the check: the holder is there whenever that is done
+        self.by_identity = False  # identity matters: an equal object counts as a change
+        self.held_by_caller = False  # by the caller of the check: the holder is alive during it
         self._weak = False
 
     @property
     def value(self) -> str:
-        """What was read, in short."""
+        """The value read, as short text."""
         known = self.expected.value if isinstance(self.expected, Snapshot) else None
         return short_repr(self.expected if known is None else known)
 
     def weaken(self, others: Container[int] = ()) -> bool:
-        """Keep the object alive no longer: if it is gone, it cannot be changed either.
+        """Hold the object weakly: if it is gone, it cannot change either.
 
-        Nor is what was read kept alive if it is one of ``others``, by their identities, or bound to
-        one of them. False where that cannot be done, as for lists and dicts.
+        The value read is held weakly too if it is one of ``others``, by identity, or bound to
+        one of them. False if that is impossible, as for lists and dicts.
         """
         try:
             weak = weakref.ref(self.holder)
@@ -171,12 +171,12 @@ class Guard:
 
     @property
     def watched(self) -> bool:
-        """Whether a change would be noticed; else it is only told that it was read."""
+        """Whether a change would be noticed; else the read is only reported."""
         return self.access != "unwatched"
 
     @property
     def gone(self) -> bool:
-        """Whether the object that it was read from is no more."""
+        """Whether the object that it was read from is deleted."""
         return self._weak and self.holder() is None
 
     def now(self) -> Any:
@@ -191,7 +191,7 @@ class Guard:
         try:
             return self._is_as_expected(self.now())
         except raised_here(Exception):
-            # code of the user's that a check runs, as a property set since
+            # the check runs user code, such as a property defined since
             return False
 
     def _is_as_expected(self, now: Any) -> bool:
@@ -205,7 +205,7 @@ class Guard:
         return now is was if self.by_identity else same(was, now)
 
     def change(self) -> str:
-        """What has changed, in words: ``global RATE changed from 0.1 to 0.2 (train.py:12)``."""
+        """The change as text: ``global RATE changed from 0.1 to 0.2 (train.py:12)``."""
         name, was, now = self.name, self.expected, self.now() if not self.gone else ABSENT
         if isinstance(was, Snapshot):
             found = was.difference(now, name, is_ if self.by_identity else same)
@@ -229,14 +229,14 @@ class Ledger:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Checks side by side, so that they are made without a step of Python for each."""
+        """Combine the checks, so that they run without a Python step for each."""
         watched = [guard for guard in self.guards if guard.watched and not guard.gone]
         self._checks = arranged(watched, by_code=self._left < 1)
 
     def hold_weakly(self, value: Any) -> None:
-        """Keep ``value`` alive no longer where it was read from, or where it was what was read.
+        """Hold ``value`` weakly as a holder and as an expected value of guards.
 
-        A later question whether something has changed has it then.
+        Later checks get it from their caller.
         """
         for guard in self.guards:
             was = guard.expected
@@ -251,7 +251,7 @@ class Ledger:
         try:
             if any(map(call, self._checks)):
                 return self._search()
-        except raised_here(Exception):  # something is gone: the search finds which
+        except raised_here(Exception):  # something is gone: the search finds it
             return self._search()
         if self._left > 0:
             self._left -= 1
@@ -266,7 +266,7 @@ class Ledger:
                 return guard
             plain = not isinstance(guard.expected, Snapshot | MethodType | WeakValue)
             if plain and guard.watched and not guard.gone:
-                # An equal value in place of the one expected: from now on that is the one.
+                # An equal value replaced the expected one: expect the new one from now on.
                 now = guard.now()
                 renewed = renewed or now is not guard.expected
                 guard.expected = now
@@ -277,7 +277,7 @@ class Ledger:
         return None
 
     def unwatched(self) -> list[str]:
-        """What the trace called and cannot be compared, with the place."""
+        """Calls of the trace that cannot be compared, with their places."""
         return [f"{f.name} ({f.file}:{f.line})" for f in self.guards if not f.watched]
 
     def __iter__(self) -> Any:

@@ -1,9 +1,9 @@
-"""What each line of a function reads, found from its instructions without running them.
+"""The reads of each line of a function, found from its instructions without running them.
 
 The instructions are interpreted once with *expressions* in place of values (``bytecode``): where
-``a.b`` is loaded, the stack says that it is the attribute ``b`` of the local ``a``. What comes out
-are *actions* in the order of the instructions. They are cut into lines, for Python tells when it
-comes to a new line; with the values of its frame they are evaluated then (``evaluation``).
+``a.b`` is loaded, the stack says that it is the attribute ``b`` of the local ``a``. The results
+are *actions* in the order of the instructions. They are grouped by lines, as Python reports each
+new line; they are then evaluated with the values of the frame (``evaluation``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from eagerflow.variable import Variable
 class LineReads(NamedTuple):
     """The actions from one place up to the end of its line.
 
-    ``straight`` of them happen for certain; ``roots`` are the locals that they look into, ``keys``
-    those whose plain value decides what is read; ``caught`` says that only an exception leads here.
+    ``straight`` of them always happen; ``roots`` are the locals that they read from, ``keys``
+    those with a plain value that selects what is read; ``caught`` if only reached by an exception.
     ``number`` is unique.
     """
 
@@ -55,11 +55,11 @@ class Program:
         self._offsets = sorted(self._line_numbers)
 
     def instruction(self, offset: int) -> int:
-        """Where the instruction begins that is running at ``offset``, perhaps in its cache."""
+        """The start of the instruction running at ``offset``, perhaps in its cache."""
         return self._offsets[bisect.bisect_right(self._offsets, offset) - 1]
 
     def line(self, offset: int) -> LineReads:
-        """What is read from this offset to the end of its line."""
+        """The reads from this offset to the end of its line."""
         found = self.lines.get(offset)
         if found is None:
             found = self.lines[offset] = self._cut(offset)
@@ -93,7 +93,7 @@ class Program:
 
 _numbers = itertools.count()
 
-# Calls of methods with other names do not look an attribute or an item up by an argument.
+# Calls of other methods do not look an attribute or an item up by an argument.
 _KEYED_CALLS = frozenset(
     """
     __contains__ __getattribute__ __getitem__ count get getattr getenv hasattr index pop setdefault
@@ -102,7 +102,7 @@ _KEYED_CALLS = frozenset(
 
 
 def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
-    """Which locals an expression looks into, and whether one is the key of something."""
+    """Which locals an expression reads from, and whether one is used as a key."""
     kind, parts = expression.kind, expression.parts
     if kind in ("local", "deref", "name"):
         roles[expression.name] = roles.get(expression.name, False) or key
@@ -119,9 +119,9 @@ def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
 
 
 def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | None:
-    """What a method reads from its first argument, where it looks at nothing else but tensors.
+    """The attributes a method reads from its first argument, if it reads only tensors otherwise.
 
-    None if it also looks into other objects.
+    None if it also reads from other objects.
     """
     own = code.co_varnames[0] if code.co_argcount else ""
     names: dict[str, None] = {}
@@ -140,7 +140,7 @@ def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | 
         action
         for offset, row in found.actions.items()
         for action in row
-        if offset not in found.caught  # what is read for a message of an error does not matter
+        if offset not in found.caught  # reads for an error message do not matter
     ]
     if own and all(simple(part) for action in actions for part in action.parts):
         return tuple(names)
@@ -164,8 +164,8 @@ _programs: dict[int, tuple[Any, Program]] = {}
 
 
 def program_of(code: CodeType) -> Program:
-    """The program of a code object; it lives as long as the code does."""
-    key = id(code)  # equal code objects may stand on different lines, and hashing them takes long
+    """The program of a code object, cached for the lifetime of the code."""
+    key = id(code)  # equal code objects may be on different lines, and hashing is slow
     known = _programs.get(key)
     if known is not None:
         return known[1]

@@ -1,16 +1,16 @@
-"""Monitor: records what Python code relies on while it runs, to make a ledger of it.
+"""Monitor: records the Python state that code relies on while it runs, as a ledger.
 
-The interpreter tells when a function begins, when it comes to a line, and what it returns: by
-``sys.monitoring`` from Python 3.12 on, by ``sys.settrace`` in 3.11. Watched are the functions of
-the user's, those of installed packages and eagerflow's own layers; not the standard library,
-NumPy and eagerflow's ops. What gets a guard, and what does not:
+The interpreter reports starts, lines and returns of functions: through
+``sys.monitoring`` from Python 3.12 on, ``sys.settrace`` in 3.11. User functions are watched,
+as are those of installed packages and eagerflow's own layers; the standard library,
+NumPy and eagerflow's ops are not. Rules for guards:
 
-- What was there before the trace and was read, as it was when it was read first, has a guard.
-- What the trace itself assigned before it read it has none: changes by others cannot matter.
-- What the trace read and changed then (a counter) has one with ``changed_by_trace``: it will not
-  hold at the next call, which the reason for tracing again can say.
-- What was assigned and never read has none, but for names of plain values (globals, variables of
-  closures), which a call that finds others there assigns again. Values of Variables are inputs.
+- State that existed before the trace and was read has a guard, with its value at the first read.
+- State that the trace assigned before reading it has none: outside changes cannot matter.
+- State that the trace read and then changed (a counter) has one with ``changed_by_trace``: it will
+    not hold at the next call, and the reason for the new trace can say so.
+- State assigned and never read has none, except names of plain values (globals, closure
+    variables): a call that finds others there assigns them again. Values of Variables are inputs.
 """
 
 from __future__ import annotations
@@ -57,31 +57,31 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
-_ABANDONED = Exception("the run is repeated, and that one is monitored")
-_ASIDE = Exception("what runs now only makes state that lasts")
+_ABANDONED = Exception("the run is repeated under a monitor")
+_ASIDE = Exception("this code only creates lasting state")
 _ALWAYS_EXTERNAL = (type, ModuleType)
 
 Cells = dict[str, tuple[Any, ...]]
 
 
 def _held_by_guards_alone(guards: list[Guard]) -> set[int]:
-    """The ``id`` of each guard about an object that nothing but such guards refers to."""
+    """The ``id`` of each guard about an object that only such guards refer to."""
     about: dict[int, list[Guard]] = {}
     for guard in guards:
         about.setdefault(id(guard.holder), []).append(guard)
     found: set[int] = set()
     for group in about.values():
         own = len(group) + sum(g.expected is g.holder for g in group)
-        if getrefcount(group[0].holder) <= own + 1:  # the one more is getrefcount's own
+        if getrefcount(group[0].holder) <= own + 1:  # plus one for getrefcount itself
             found.update(map(id, group))
     return found
 
 
 class Monitor(ScopeGuard):
-    """A context around the run of ``function`` whose ``ledger`` tells what it relied on.
+    """A context around the run of ``function``; ``ledger`` has the state that it relied on.
 
-    Raises CaptureError at its end if the function relied on something that cannot be compared,
-    with the line that read it. Monitors nest: the outer one learns what the inner one saw.
+    Raises CaptureError at its end if the function relied on state that cannot be compared,
+    with the line that read it. Monitors nest: the outer one receives the inner one's results.
 
     >>> from eagerflow.capture.guards.monitor import Monitor
     >>> settings = {"rate": 0.1}
@@ -97,28 +97,28 @@ class Monitor(ScopeGuard):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.guards: dict[Any, Guard] = {}  # by (access, id of the holder, key)
-        self._assigned: dict[Any, Any] = {}  # likewise: what the trace has put there itself
-        self._external: dict[int, Any] = {}  # objects that were there before the trace
-        self.mutated: dict[int, Snapshot] = {}  # what containers held before the trace changed them
-        self.weakly_referenced: set[int] = set()  # objects that weak references lead to
-        self.by_identity: list[Any] = []  # values of which it was asked which object they are
+        self._assigned: dict[Any, Any] = {}  # likewise: assigned by the trace itself
+        self._external: dict[int, Any] = {}  # objects that existed before the trace
+        self.mutated: dict[int, Snapshot] = {}  # containers before the trace changed them
+        self.weakly_referenced: set[int] = set()  # objects with weak references to them
+        self.by_identity: list[Any] = []  # values with an identity that was read
         self.trees: set[int] = set()  # dicts of attributes that eagerflow searches
-        self._loose: list[Guard] = []  # about objects that the trace may have made itself
-        # Functions that may run, and the variables from outside of those that ran, by code.
+        self._loose: list[Guard] = []  # about objects possibly made by the trace
+        # Functions that may run, and the captured variables of those that ran, by code.
         self._functions: dict[int, dict[int, FunctionType]] = {}
         self._unfound: dict[int, Run] = {}  # runs of functions that were not known yet
         self._cells: dict[Any, Cells] = {}
         self.closures: dict[int, list[Cells]] = {}  # of functions made by watched ones
-        self._evaluated: dict[Any, Any] = {}  # lines, with the objects that they read
+        self._evaluated: dict[Any, Any] = {}  # evaluated lines, with the objects that they read
         self._seen: set[Any] = set()
-        self._kept: dict[int, Any] = {}  # so that identities stay what they are
-        self._collections: list[Any] = list(vars(self).values())  # all that holds what was seen
-        self.changed_at: dict[int, str] = {}  # where the run has changed a container first
-        self.arguments: dict[int, Any] = {}  # objects that were passed, and their containers
-        self._attributes: dict[int, dict[str, Any]] = {}  # of those objects, as they were
-        self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that stand for those passed
+        self._kept: dict[int, Any] = {}  # kept alive, so that ids stay unique
+        self._collections: list[Any] = list(vars(self).values())  # all that keeps objects alive
+        self.changed_at: dict[int, str] = {}  # where the run first changed a container
+        self.arguments: dict[int, Any] = {}  # objects passed, and their containers
+        self._attributes: dict[int, dict[str, Any]] = {}  # of those objects, at the start
+        self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that replace arguments
         self._collections += [self.arguments, self._attributes, self.remade]
-        self.updates = Updates()  # those of the trace
+        self.updates = Updates()  # of the trace
         self.on_caught: Callable[[BaseException | None], None] | None = None
         self.function = function
         self.name = getattr(function, "__qualname__", None) or getattr(
@@ -128,7 +128,7 @@ class Monitor(ScopeGuard):
         self._ledger: Ledger | None = None
         self._thread: Thread | None = None
         self._outer: Monitor | None = None
-        self.failure: Exception | None = None  # after which nothing more is told
+        self.failure: Exception | None = None  # if set, nothing more is recorded
         self.first: Any = None  # the frame that has entered this monitor
         self._roots = {id(f.__code__) for f in functions_in(function)}
         self._place = ""  # where the function begins
@@ -148,12 +148,12 @@ class Monitor(ScopeGuard):
         self._thread.begin(self)
 
     def abandon(self) -> None:
-        """Look no further: the code will run again, and that run will be monitored."""
-        if self._outer is None and self.failure is None:  # an outer one wants to know
+        """Stop monitoring: the code will run again, and that run will be monitored."""
+        if self._outer is None and self.failure is None:  # an outer one needs the events
             self.failure = _ABANDONED
 
     def aside(self, f: Callable[..., Any], *args: Any) -> Any:
-        """``f(...)``, of which nothing is told."""
+        """``f(...)``, without recording anything."""
         before, self.failure = self.failure, self.failure or _ASIDE
         try:
             return f(*args)
@@ -161,7 +161,7 @@ class Monitor(ScopeGuard):
             self.failure = before
 
     def release(self) -> Any:
-        """End the monitoring and make the ledger; an error if there is no relying on it."""
+        """End the monitoring and make the ledger; returns an error if it cannot be relied on."""
         thread = self._thread
         if thread is None:
             return None
@@ -198,16 +198,16 @@ class Monitor(ScopeGuard):
         return Ledger(g for g in guards if not g.gone and id(g) not in alone)
 
     def _forget(self) -> None:
-        """Let go of all that only served the trace."""
+        """Drop all data that only served the trace."""
         for held in self._collections:
             held.clear()
             observers.discard(id(held))
         self._outer = None
 
     def ledger(self) -> Ledger:
-        """What the run relied on; there once the context is left."""
+        """The state that the run relied on; available once the context has ended."""
         if self._ledger is None:
-            raise EagerflowError("the ledger is there once the Monitor is left")
+            raise EagerflowError("the ledger is available after the Monitor has ended")
         guards = [guard for guard in self._ledger if not guard.gone]
         if len(guards) < len(self._ledger):
             self._ledger = Ledger(guards)
@@ -225,7 +225,7 @@ class Monitor(ScopeGuard):
         self._kept.update(inner._kept)
 
     def _assign(self, assignments: Iterable[tuple[Any, Any]]) -> None:
-        """The trace has put something there, unless it has read it before."""
+        """Note assignments of the trace, except to places that it has read before."""
         for ident, holder in assignments:
             if ident not in self.guards:
                 self._assigned.setdefault(ident, holder)
@@ -235,7 +235,7 @@ class Monitor(ScopeGuard):
         value = getattr(holder, attribute)
         self.add("attribute", name, "attribute", holder, attribute, value, ("", None), True)
 
-    # What evaluations tell ----------------------------------------------------------------------
+    # Results of evaluations ---------------------------------------------------------------------
 
     def add(
         self,
@@ -248,7 +248,7 @@ class Monitor(ScopeGuard):
         place: tuple[str, int | None],
         external: bool,
     ) -> bool:
-        """Add a guard, unless the trace itself has put the value there; whether there is one."""
+        """Add a guard, unless the trace assigned the value; returns whether there is one."""
         ident = access, id(holder), key
         if ident in self.guards:
             return True
@@ -265,7 +265,7 @@ class Monitor(ScopeGuard):
         return ident in self.guards or ident in self._assigned
 
     def mark_external(self, value: Any) -> None:
-        """A value was there before the trace."""
+        """Note that a value existed before the trace."""
         kind = category(value)
         if kind == "code":
             self.register(value, True)
@@ -273,27 +273,27 @@ class Monitor(ScopeGuard):
             self._external[id(value)] = value
 
     def is_external(self, value: Any) -> bool:
-        """Whether a value was there before the trace."""
+        """Whether a value existed before the trace."""
         return id(value) in self._external or isinstance(value, _ALWAYS_EXTERNAL)
 
     def register(self, value: Any, external: bool) -> None:
-        """Functions may run: they tell which variables they have from outside."""
+        """Note that functions may run, which have captured variables."""
         if not external or id(value) in self._external:
             return
         self._external[id(value)] = value
         for function in functions_in(value):
             key = id(function.__code__)
             self._functions.setdefault(key, {})[id(function)] = function
-            if key in self._unfound:  # it has run in the line that leads to it
+            if key in self._unfound:  # it ran in the line that leads to it
                 self._guard_function(function, self._unfound[key])
 
     def refuse(self, kind: str, name: str, value: Any, place: str) -> None:
-        """The trace relied on a value that cannot be compared: the first one ends in an error."""
+        """Reject a value that cannot be compared: the first one is raised as an error."""
         reason, hint = CANNOT[kind]
         self._refuse(f"{name} cannot be relied on: {reason}", value, hint, place)
 
     def refuse_size(self, name: str, value: Any, place: str, why: str) -> None:
-        """A value is too large to be compared in every call."""
+        """Reject a value that is too large to be compared in every call."""
         self._refuse(
             f"{name} is too large to be compared in every call: {why}",
             value,
@@ -315,12 +315,12 @@ class Monitor(ScopeGuard):
     def add_members(
         self, cls: type, name: str, place: tuple[str, int | None], after: type | None = None
     ) -> Any:
-        """What a class finds under a name among its bases, with guards that it finds the same.
+        """The attribute of a class found among its bases, with guards for the same lookup.
 
-        ``after`` is the class behind which ``super`` begins to search.
+        ``after`` is the class after which ``super`` begins to search.
         """
         order = cls.__mro__
-        if len(order) > 2:  # bases of a class that has none but object cannot be replaced
+        if len(order) > 2:  # bases of a class with only object cannot be replaced
             label = f"{cls.__name__}.__mro__"
             self.add("class", label, "attribute", cls, "__mro__", order, place, True)
         for base in order if after is None else order[order.index(after) + 1 :]:
@@ -331,10 +331,10 @@ class Monitor(ScopeGuard):
                 return raw
         return ABSENT
 
-    # What the interpreter tells -----------------------------------------------------------------
+    # Interpreter events -------------------------------------------------------------------------
 
     def enter(self, frame: Any, thread: Thread) -> Run | None:
-        """A watched function begins."""
+        """Handle the start of a watched function."""
         code = frame.f_code
         if is_output(frame, thread.runs):
             return None
@@ -343,7 +343,7 @@ class Monitor(ScopeGuard):
         program = program_of(code)
         if program.unknown is not None:
             self._refuse(
-                f"{code.co_qualname} has an instruction that is not known: {program.unknown}",
+                f"{code.co_qualname} has an unknown instruction: {program.unknown}",
                 sys.version.split()[0],
                 "a version of eagerflow for this Python",
                 f"{code.co_filename}:{code.co_firstlineno}",
@@ -352,7 +352,7 @@ class Monitor(ScopeGuard):
         if root:
             self._roots.clear()
             self._place = f"{code.co_filename}:{code.co_firstlineno}"
-            # What an argument holds was there before; its own lists and dicts are made anew.
+            # Contents of arguments existed before; the lists and dicts passed are new.
             for leaf in tree.flatten(_arguments_of(frame))[0]:
                 self.mark_external(leaf)
             self._find_arguments(_arguments_of(frame))
@@ -364,7 +364,7 @@ class Monitor(ScopeGuard):
         return run
 
     def _find_arguments(self, parts: Iterable[Any]) -> None:
-        """Note what was passed, with what lists and dicts hold, and the containers of objects."""
+        """Note the arguments, the contents of lists and dicts, and the containers of objects."""
         own = getattr(self.function, "__self__", self.function)
         for part in parts:
             kind = category(part)
@@ -383,9 +383,9 @@ class Monitor(ScopeGuard):
                     self._attributes[id(part)] = held
 
     def _hold_assigned(self) -> None:
-        """Guards that objects among the arguments, and variables, keep what the trace gave them.
+        """Guard objects among the arguments, and variables, against changes to assigned state.
 
-        A later call would give it to them again.
+        A later call would assign the same again.
         """
         for (access, *key), holder in self._assigned.items():
             if access == "attribute" and id(holder) in self.arguments:
@@ -417,10 +417,10 @@ class Monitor(ScopeGuard):
             self._loose.append(guard)
 
     def _enter_own(self, frame: Any, program: Program, thread: Thread) -> Run | None:
-        """A function of eagerflow's layers begins.
+        """Handle the start of a function of eagerflow's layers.
 
-        The lines of a method that looks into its own object alone are watched once; for other
-        objects there are guards about all that it may read from them.
+        The lines of a method that only reads its own object are watched once; for other
+        objects there are guards for all attributes that it may read.
         """
         code = frame.f_code
         run: Run | None = None
@@ -438,14 +438,14 @@ class Monitor(ScopeGuard):
                 self._keep([own])
                 self._guard_attributes(own, label, program.own_attributes, frame)
         caller = thread.runs.get(frame.f_back)
-        if caller is None or not caller.deferred:  # its result is not waited for
+        if caller is None or not caller.deferred:  # its result is not needed
             return run if run is not None and not run.quiet else None
         run = run or Run(frame, program, {})
         run.quiet = run.quiet or program.own_attributes is not None
         return run
 
     def _guard_attributes(self, own: Any, label: str, names: tuple[str, ...], frame: Any) -> None:
-        """Guards about attributes of a layer, and about what containers among them hold."""
+        """Guards about attributes of a layer, and about the contents of containers among them."""
         held = getattr(own, "__dict__", {})
         cls = type(own)
         apart = self._apart(frame)
@@ -455,7 +455,7 @@ class Monitor(ScopeGuard):
             full = f"{label}.{name}"
             part = held.get(name, ABSENT)
             if part is ABSENT:
-                # The class has it, unless the object gets one of its own; its helpers do not.
+                # The class has it, unless the object gets its own; private ones are not overridden.
                 if name[0] != "_":
                     if self.is_first(cls, name):
                         apart.attribute(Found(cls, True, cls.__name__), name)
@@ -466,18 +466,18 @@ class Monitor(ScopeGuard):
                     apart.use(Found(part, True, full))
 
     def _apart(self, frame: Any) -> Evaluator:
-        """An evaluator for values that are not of a line of the function that begins."""
+        """An evaluator for values outside any line of the function that begins."""
         return Evaluator(self, Run(frame, program_of(frame.f_code), {}), {}, False)
 
     def is_first(self, *key: Any) -> bool:
-        """Whether this is asked for the first time."""
+        """Whether this key is seen for the first time."""
         if key in self._seen:
             return False
         self._seen.add(key)
         return True
 
     def _has_run_with(self, frame: Any, code: Any) -> bool:
-        """Whether this function has run with the same arguments, up to tensors."""
+        """Whether this function has run with the same arguments, except for tensors."""
         parts = _arguments_of(frame)
         if not self.is_first(
             "run", id(code), *[0 if type(part) is Tensor else id(part) for part in parts]
@@ -492,7 +492,7 @@ class Monitor(ScopeGuard):
                 self._kept[id(part)] = part
 
     def step(self, frame: Any, run: Run, offset: int) -> None:
-        """A watched function comes to a line, or back to the head of a loop."""
+        """Handle a new line of a watched function, or a jump back to the head of a loop."""
         line = run.program.lines.get(offset) or run.program.line(offset)
         if run.deferred or run.assignments:
             self._finish_line(frame, run, not line.caught)
@@ -502,7 +502,7 @@ class Monitor(ScopeGuard):
             run.returned.clear()
         if not line.actions:
             return
-        # What has been read with the same objects need not be read again.
+        # Reads with the same objects need not be repeated.
         key: Any = line.number, id(run.cells)
         parts: list[Any] = []
         values: Any = None
@@ -522,7 +522,7 @@ class Monitor(ScopeGuard):
         run.deferred = deferred
 
     def _finish_line(self, frame: Any, run: Run, completed: bool) -> None:
-        """The line before has run: evaluate what it computed, and record what it assigned."""
+        """Evaluate the results of the line before, and record its assignments."""
         if run.deferred:
             deferred, run.deferred = run.deferred, ()
             Evaluator(self, run, frame.f_locals, True).again(deferred)
@@ -531,17 +531,17 @@ class Monitor(ScopeGuard):
         run.assignments.clear()
 
     def leave(self, frame: Any, run: Run, value: Any, thread: Thread, completed: bool) -> None:
-        """A watched function returns, or yields, ``value``."""
+        """Handle a watched function that returns, or yields, ``value``."""
         if run.deferred or run.assignments:
             self._finish_line(frame, run, completed)
         caller = thread.runs.get(frame.f_back)
         if caller is not None and caller.deferred and completed:
-            if value is None and run.code.co_name == "__init__":  # what the class gives its caller
+            if value is None and run.code.co_name == "__init__":  # the result of calling the class
                 value = frame.f_locals.get(run.code.co_varnames[0])
             offset = caller.program.instruction(frame.f_back.f_lasti)
             caller.returned.setdefault(offset, []).append(value)
             if category(value) not in ("plain", "tensor"):
-                # The rest of the line may pass it on to functions that look into it.
+                # The rest of the line may pass it on to functions that read it.
                 Evaluator(self, caller, frame.f_back.f_locals, True).again(caller.deferred)
 
     # Functions and their variables --------------------------------------------------------------
@@ -558,7 +558,7 @@ class Monitor(ScopeGuard):
         if method is not None and method not in found:
             found.append(method)
         if not found and id(code) in self.closures:
-            # The trace has made it: the variables that lie outside of the trace.
+            # Made by the trace: take the variables captured from outside.
             rows = self.closures[id(code)]
             which = (id(code), *{id(row) for row in rows})
             if which not in self._cells:
@@ -582,7 +582,7 @@ class Monitor(ScopeGuard):
             run.cells = self._cells[which]
 
     def _find_method(self, frame: Any, run: Run) -> FunctionType | None:
-        """The function of a method, with a guard that the class has it under its name."""
+        """The function of a method, with a guard that the class still has it."""
         code = run.code
         if not code.co_argcount or code.co_name[:1] == "<":
             return None
@@ -614,7 +614,7 @@ class Monitor(ScopeGuard):
 
 
 def _cells_of(code: CodeType, rows: list[Cells]) -> Cells:
-    """The variables from outside of a function that is one of several, each of them once."""
+    """The captured variables of one of several functions, each of them once."""
     return {
         name: tuple({id(cell): cell for row in rows for cell in row.get(name, ())}.values())
         for name in code.co_freevars
@@ -627,7 +627,7 @@ def _is_import(frame: Any) -> bool:
 
 
 def _arguments_of(frame: Any) -> list[Any]:
-    """What a function was called with, one by one."""
+    """The arguments of a running function, one by one."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     parts: list[Any] = [values.get(name) for name in code.co_varnames[:count]]
@@ -641,12 +641,12 @@ def _arguments_of(frame: Any) -> list[Any]:
     return parts
 
 
-# Values with nothing to look into.
+# Types of values without parts to read.
 _INERT = {Tensor, Number, int, float, complex, bool, str, type(None), np.ndarray}
 
 
 def _fits(f: FunctionType, frame: Any) -> bool:
-    """Whether a running function may be ``f``: its variables from outside have these values."""
+    """Whether a running function may be ``f``: its captured variables have these values."""
     cells = f.__closure__
     if not cells:
         return True

@@ -1,4 +1,4 @@
-"""Recording: the guards that follow from what one run of a function reads, or a refusal."""
+"""Recording: the guards that follow from the reads of one run of a function, or an error."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _importable(name: str) -> bool:
 
 
 class GuardBuilder:
-    """Adds guards to a monitor for what one line of a run reads."""
+    """Adds guards to a monitor for the reads of one line."""
 
     def __init__(self, monitor: Monitor, run: Run) -> None:
         self.monitor = monitor
         self.run = run
         self.line: int | None = run.code.co_firstlineno
-        self.assigned: dict[Any, Any] = {}  # what the line itself assigns
+        self.assigned: dict[Any, Any] = {}  # assigned by the line itself
 
     @property
     def place(self) -> str:
@@ -74,26 +74,26 @@ class GuardBuilder:
         value: Any,
         external: bool = True,
     ) -> bool:
-        """Add a guard, unless the trace itself has put the value there; whether there is one."""
+        """Add a guard, unless the trace assigned the value; returns whether there is one."""
         if is_symbolic(value) or (access, id(holder), key) in self.assigned:
             return False
         place = self.run.file, self.line
         return self.monitor.add(kind, name, access, holder, key, value, place, external)
 
     def found(self, value: Any, guarded: bool, name: str) -> list[Found]:
-        """What was read; it is from before the trace if there is a guard about it."""
+        """A value that was read; it predates the trace if it has a guard."""
         if guarded:
             self.monitor.mark_external(value)
         return [Found(value, guarded or self.monitor.is_external(value), name)]
 
     def read(self, kind: str, name: str, access: str, holder: Any, key: Any) -> list[Found]:
-        """A value and a guard about it; nothing where there is none yet."""
+        """A value with a guard; empty if there is none yet."""
         value = READERS[access](holder, key)
         guarded = self.add(kind, name, access, holder, key, value)
         return [] if value is ABSENT else self.found(value, guarded, name)
 
     def refuse(self, kind: str, name: str, value: Any = None) -> None:
-        """The trace relied on what cannot be compared, or on a call that cannot be relied on."""
+        """Reject a value that cannot be compared, or a call that cannot be relied on."""
         if not self.run.trusted:
             self.monitor.refuse(kind, name, name if value is None else value, self.place)
 
@@ -127,7 +127,7 @@ class GuardBuilder:
                 self._containers(Found(part, True, name_of_item(name, key)))
 
     def _containers(self, found: Found) -> None:
-        """Guards about which objects are in containers, however deep."""
+        """Guards about the identities of objects in containers, at any depth."""
         value, _, name = found
         self.monitor.mark_external(value)
         if category(value) == "container" and self.monitor.is_first("containers", id(value)):
@@ -136,7 +136,7 @@ class GuardBuilder:
                 self._containers(Found(part, True, name_of_item(name, key)))
 
     def _snapshot_with_classes(self, value: Any, name: str, reach: int) -> Snapshot | None:
-        """What a value holds now, with guards about the classes of its parts."""
+        """The current contents of a value, with guards about the classes of its parts."""
 
         def refuse(kind: str, part: Any) -> None:
             self.refuse(kind, f"a part of {name}", part)
@@ -149,7 +149,7 @@ class GuardBuilder:
         return self._snapshot(name, value, reach, refuse, visit)
 
     def _snapshot(self, name: str, value: Any, *arguments: Any) -> Snapshot | None:
-        """What a value holds now; None, and a refusal, if that is too much."""
+        """The current contents of a value; None, and an error, if it is too large."""
         try:
             return snapshot_of(value, *arguments)
         except TooLarge as error:
@@ -157,10 +157,10 @@ class GuardBuilder:
             return None
 
     def before_change(self, found: Found, by_method: bool = False) -> None:
-        """The trace changes a container: take a snapshot first, in case that it is read later.
+        """Take a snapshot of a container before the trace changes it, in case it is read later.
 
-        What an argument held matters by itself where a method changes it (``by_method``): a later
-        call would change it again.
+        The contents of an argument matter even if unread when a method changes it (``by_method``):
+        a later call would change it again.
         """
         value, external, name = found
         mutated = self.monitor.mutated
@@ -176,33 +176,33 @@ class GuardBuilder:
     # Calls --------------------------------------------------------------------------------------
 
     def unwatched(self, name: str, f: Any) -> None:
-        """What a call reads is not known: the ledger says so."""
+        """Note in the ledger that the reads of a call are not known."""
         if not self.run.trusted:
             text = name if " " in name else f"{name}()"
             self.add("call", text, "unwatched", f, None, UNWATCHED)
 
     def call(self, name: str, f: Callable[..., Any], *arguments: Any) -> list[Found]:
-        """A guard about the result of a call, which is made again at each check."""
+        """A guard about the result of a call, which is repeated at each check."""
         key = Arguments(arguments)
         value = held = result_of(f, key)
         again = result_of(f, key)
         if again is not value and category(value) in ("container", "array", "object"):
             held = self._snapshot_with_classes(value, f"{name}(...)", ATTRIBUTES)
-        elif not same(value, again):  # it is another one each time
+        elif not same(value, again):  # a different result each time
             self.unwatched(name, f)
             return []
         guarded = held is None or self.add("call", f"{name}(...)", "call", f, key, held)
         return self.found(value, guarded, f"{name}(...)")
 
     def importable(self, name: str) -> None:
-        """A module was not found."""
+        """Record that a module was not found."""
         if not self.run.trusted:
             self.call(f"import {name}", _importable, name)
 
     # Classes ------------------------------------------------------------------------------------
 
     def class_of(self, found: Found, every: bool = False) -> None:
-        """What a value does where Python asks its class: which class it is, and its state."""
+        """Guards about the class of a value and the state of that class."""
         self.which_class(found)
         self.class_state(type(found.value), every)
 
@@ -215,18 +215,18 @@ class GuardBuilder:
             self.add("attribute", f"{name}.__class__", access, value, "__class__", cls)
 
     def class_state(self, cls: type, every: bool = False) -> None:
-        """A guard about the bases and the special methods of a class, or all that it has."""
+        """A guard about the bases and the special methods of a class, or all its attributes."""
         key = True if every else None
         if self.run.trusted or not is_user_class(cls) or self.monitor.covers("class", cls, key):
             return
         self.add("class", cls.__name__, "class", cls, key, state_of_class(cls, key))
 
     def members(self, cls: type, name: str, after: type | None = None) -> Any:
-        """What a class, or ``super`` behind one of its bases, finds under a name."""
+        """The attribute of a class, or of ``super`` after one of its bases, with guards."""
         return self.monitor.add_members(cls, name, (self.run.file, self.line), after)
 
     def class_lookup(self, value: Any, name: str) -> None:
-        """Guards about where the class of a value has an attribute; of a class, it and its own."""
+        """Guards about where the class of a value has an attribute; for a class, also its own."""
         if self.run.trusted:
             return
         for cls in (type(value), value) if isinstance(value, type) else (type(value),):
@@ -242,12 +242,12 @@ class GuardBuilder:
         return self.read("call", name, "context", variable, None)
 
     def decimal_context(self) -> None:
-        """The context of decimal numbers decides how they are computed with."""
+        """Guard the decimal context, which influences arithmetic."""
         if not self.run.trusted:
             self.call("decimal.getcontext", _decimal_context)
 
     def numeric_settings(self, value: Any) -> None:
-        """The settings of NumPy or of decimal numbers that decide how a value is computed with."""
+        """Guard settings of NumPy or decimal numbers that influence arithmetic with a value."""
         if self.run.trusted:
             return
         if isinstance(value, decimal.Decimal):
@@ -256,7 +256,7 @@ class GuardBuilder:
             self._numpy_setting("np.geterr()", umath, "_extobj_contextvar", np.geterr)
 
     def print_options(self) -> None:
-        """NumPy's print options decide on a text."""
+        """Guard NumPy's print options, which influence texts."""
         if not self.run.trusted:
             self._numpy_setting(
                 "np.get_printoptions()", arrayprint, "format_options", np.get_printoptions
@@ -265,7 +265,7 @@ class GuardBuilder:
     def _numpy_setting(
         self, name: str, module: Any, variable: str, public: Callable[[], Any]
     ) -> None:
-        """A setting of NumPy: the object that holds it if there is one, which is quick."""
+        """A setting of NumPy; uses the object that holds it if there is one, which is fast."""
         held = getattr(module, variable, None)
         if isinstance(held, ContextVar):
             self.context_variable(name, held)

@@ -1,7 +1,7 @@
-"""Snapshots: what a container, an array or an object held at one time, to notice a change later.
+"""Snapshots: the contents of a container, an array or an object, to detect later changes.
 
 Containers are compared item by item, NumPy arrays byte by byte, Tensors, Variables and objects by
-identity: what was read from an object is guarded by itself.
+identity: reads from an object have guards of their own.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eagerflow.variable import Variable
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
 MAX_VALUES = 20_000  # in one container, with all that it contains
-# How much of a value is read: its parts; also what containers and arrays among them hold; also
-# its attributes; also those of the objects that it holds. Each includes what comes before.
+# How much of a value is read: its parts; also contents of containers and arrays among them; also
+# its attributes; also those of the objects that it holds. Each includes the previous ones.
 PARTS, NESTED, ATTRIBUTES, ALL = range(4)
 
 
@@ -31,7 +31,7 @@ class TooLarge(Exception):  # noqa: N818 - never seen by a user
 
 
 class Snapshot:
-    """What a container, an array or the attributes of an object held at one time.
+    """The contents of a container, an array or the attributes of an object at one time.
 
     ``kind`` is ``container``, ``array``, ``object``, or ``tree``: the attributes of a layer or
     model, among which only layers, weights and containers of them matter.
@@ -41,7 +41,7 @@ class Snapshot:
 
     def __init__(self, kind: str, value: Any, parts: tuple[Any, ...]) -> None:
         self.kind = kind
-        self.value = value  # kept alive, so that its identity means something
+        self.value = value  # kept alive, so that its id stays unique
         self.parts = parts
         self._values: list[Any] = []
         self._inner: list[Snapshot] = []
@@ -58,7 +58,7 @@ class Snapshot:
 
     @property
     def immutable(self) -> bool:
-        """Whether nothing in it can change: a tuple of values that do not."""
+        """Whether nothing in it can change: a tuple of immutable values."""
         return not self._inner and type(self.value) in (tuple, frozenset)
 
     def item(self, key: Any) -> Any:
@@ -80,7 +80,7 @@ class Snapshot:
         )
 
     def _is_identical(self, value: Any) -> bool:
-        """Whether the parts are the very same objects, without a step of Python for each."""
+        """Whether the parts are the same objects, without a Python step for each."""
         cls = type(value)
         if value is not self.value:
             return False
@@ -104,13 +104,13 @@ class Snapshot:
             return all(map(operator.is_, value, self._keys)) and all(
                 map(operator.is_, value.values(), self._values)
             )
-        except raised_here(RuntimeError, AttributeError):  # it changes meanwhile, or is not a dict
+        except raised_here(RuntimeError, AttributeError):  # it changed meanwhile, or is not a dict
             return False
 
     def rows(self) -> Iterable[tuple[str, tuple[Any, ...]]]:
         """Rows of the ledger's checks that together say that all parts are the same objects.
 
-        Raises TypeError for what has to be compared by ``matches``: arrays, objects.
+        Raises TypeError for values that need ``matches``: arrays, objects.
         """
         value, cls = self.value, type(self.value)
         if self.kind == "tree":
@@ -137,14 +137,14 @@ class Snapshot:
     def difference(
         self, value: Any, name: str = "", same: Callable[[Any, Any], bool] = same
     ) -> tuple[str, Any, Any] | None:
-        """The first part that differs: its name, what it was and what it is."""
+        """The first part that differs: its name, its old and its new value."""
         if self.kind == "array":
             return None if self.parts == _bytes(value) else (name, self.value, value)
         if value is not self.value and type(value) is not type(self.value):
             return name, self.value, value
         try:
             now = tuple(elements(value, self.kind))
-        except raised_here(RuntimeError, AttributeError):  # it changes while it is iterated over
+        except raised_here(RuntimeError, AttributeError):  # it changed during iteration
             return name, self.value, value
         if len(now) != len(self.parts):
             return f"the length of {name or 'it'}", len(self.parts), len(now)
@@ -168,7 +168,7 @@ def _name_of_part(name: str, kind: str, key: Any) -> str:
 
 
 def name_of_item(name: str, key: Any) -> str:
-    """How what a container has under a key is told; a Variable by its name, not by its numbers."""
+    """The display name of an item; Variables as keys by name, not by their numbers."""
     return f"{name}[{key.name if isinstance(key, Variable) else repr(key)}]"
 
 
@@ -186,7 +186,7 @@ def _bytes(value: Any) -> tuple[Any, ...]:
 
 
 def _objects(array: Any) -> Iterable[tuple[Any, Any]]:
-    """What an array of objects, or a row with some, holds; and its form."""
+    """The contents of an array or row of objects; and its form."""
     yield "its form", (array.dtype, array.shape, array.flags.num)
     parts = array.flat if isinstance(array, np.ndarray) else array.item()
     yield from enumerate(parts)
@@ -208,7 +208,7 @@ def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes that an object holds itself, with those in slots; no code of it runs."""
+    """The attributes in an object's dict and slots; runs no code of it."""
     found = dict(getattr(value, "__dict__", None) or {})
     for cls in type(value).__mro__:
         for name, slot in vars(cls).items():
@@ -221,7 +221,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def item_of(container: Any, key: Any) -> Any:
-    """An item of a container, ABSENT if it is not there; none is made up for a missing key."""
+    """An item of a container, ABSENT if missing; ``__missing__`` is not called."""
     if isinstance(container, dict):
         return dict.get(container, key, ABSENT)
     try:
@@ -239,10 +239,10 @@ def snapshot_of(
     refuse: Callable[[str, Any], None],
     visit: Callable[[Any], object] = id,
 ) -> Snapshot:
-    """What ``value`` holds now, as far as ``reach`` says: ``PARTS``, ``NESTED`` ...
+    """The current contents of ``value``, up to ``reach``: ``PARTS``, ``NESTED`` ...
 
-    Of the objects that an object holds, ``ATTRIBUTES`` includes data such as dataclasses alone.
-    ``refuse`` is called with the category and the value of what cannot be compared, ``visit`` with
+    Among objects inside an object, ``ATTRIBUTES`` only includes data such as dataclasses.
+    ``refuse`` is called with the category and the value of incomparable parts, ``visit`` with
     every part that has parts of its own.
     Raises TooLarge.
     """
@@ -251,7 +251,7 @@ def snapshot_of(
 
 
 def snapshot_of_tree(attributes: dict[str, Any]) -> Snapshot:
-    """What a dict of attributes holds apart from plain values, which are no layers or weights."""
+    """The contents of a dict of attributes without plain values, which are no layers or weights."""
     return Snapshot("tree", attributes, tuple(elements(attributes, "tree")))
 
 
@@ -266,7 +266,7 @@ class _Traversal:
         self.active: set[int] = set()
 
     def part(self, part: Any, depth: int) -> Any:
-        """What one part holds; itself if it is compared by itself."""
+        """The contents of one part; the part itself if it is compared by itself."""
         kind = category(part)
         if kind in ("plain", "tensor"):
             return part
@@ -283,7 +283,7 @@ class _Traversal:
         return part
 
     def inside(self, part: Any, kind: str, depth: int) -> Any:
-        """What a container, an array or an object holds."""
+        """The contents of a container, an array or an object."""
         if id(part) in self.active:  # a container that holds itself
             return part
         if kind == "array" and not part.dtype.hasobject:

@@ -1,10 +1,10 @@
 """Passes: named functions from Graph to Graph that make a program smaller, faster, more accurate.
 
-``ALL`` lists them in the order in which they run. Each says what it does to numbers: an ``exact``
-pass keeps every bit that eager calls give, a ``fast`` one may round otherwise within the ops'
+``ALL`` lists them in the order in which they run. Each states its effect on numbers: an ``exact``
+pass keeps every bit of eager calls, a ``fast`` one may round differently within the ops'
 stated units in the last place, a ``stable`` one replaces forms that lose digits by forms that do
-not, and a ``final`` one gives a graph that runs the same but has other gradients (``final, fast``
-where it may round otherwise, too).
+not, and a ``final`` one gives a graph that runs the same but has different gradients (``final,
+fast`` if it may round differently, too).
 
 >>> graph = ef.capture.trace(lambda x: ef.log(ef.softmax(x)), ef.TensorSpec((3,), "float32"))
 >>> [node.op.name for node in ef.capture.passes.stability(graph).nodes]
@@ -61,14 +61,14 @@ __all__ = [
 ]
 
 MAX_ROUNDS = 8
-"""How often a pass runs at most; each round makes what the next one can see."""
+"""The maximum number of runs of a pass; each round may enable rewrites in the next one."""
 
 
 class Pass:
     """A named function from Graph to Graph; the result's ``rewrites`` is a Report.
 
     ``numerics`` is "exact", "fast", "stable", "final" or "final, fast"; see
-    ``ef.capture.passes``. The graph that comes in does not change, and is returned where there is
+    ``ef.capture.passes``. The input graph does not change, and is returned if there is
     nothing to do. The result has the same inputs, Variables, outputs, shapes and dtypes;
     CaptureError if not.
 
@@ -94,7 +94,7 @@ class Pass:
         return self.apply(graph, [])
 
     def apply(self, graph: Graph, rewrites: list[Rewrite]) -> Graph:
-        """The graph after this pass; what it did is added to ``rewrites``."""
+        """The graph after this pass; its rewrites are added to ``rewrites``."""
         found, done = self.run(graph)
         if found is graph:
             return graph
@@ -108,13 +108,13 @@ class Pass:
 
 
 def _first_words(run: Callable[..., Any]) -> str:
-    """What the module of a pass says that it does."""
+    """The description of a pass from the docstring of its module."""
     line = (run.__globals__["__doc__"] or "").partition("\n")[0]
     return line.partition(": ")[2].rstrip(".") or line
 
 
 class Report:
-    """What passes have done to a graph: a list of rewrites, in order, that prints well.
+    """The rewrites made by passes: a list, in order, that prints well.
 
     >>> graph = ef.capture.trace(lambda x: x * 1.0 - 0.0, ef.TensorSpec((3,), "float32"))
     >>> graph.optimized().rewrites.counts
@@ -126,7 +126,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rewrites each pass has made."""
+        """The number of rewrites by each pass."""
         found: dict[str, int] = {}
         for rewrite in self.rewrites:
             found[rewrite.name] = found.get(rewrite.name, 0) + 1
@@ -155,17 +155,17 @@ no_ops = Pass(
     "no_ops",
     "exact",
     without_no_ops,
-    "nodes that give back one of their inputs, bit for bit and laid out alike",
+    "nodes that return one of their inputs, bit for bit and with the same layout",
 )
 subexpressions = Pass("subexpressions", "exact", merged)
 unused_results = Pass(
     "unused_results",
     "exact",
     without_unused_results,
-    "rows of scans and results of branches that nothing needs are left out",
+    "unused rows of scans and results of branches are removed",
 )
 shared_scans = Pass(
-    "shared_scans", "exact", with_shared_scans, "one scan serves where it computes what two do"
+    "shared_scans", "exact", with_shared_scans, "one scan replaces two if it has both results"
 )
 recorded_scans = Pass(
     "recorded_scans",
@@ -180,7 +180,7 @@ recurrences = Pass(
     "recurrences",
     "fast",
     with_products_outside,
-    "products that scans make in each step are made once, before or after them, where they can be",
+    "products in each step of scans are computed once, before or after them, if possible",
 )
 pooling = Pass(
     "pooling",
@@ -199,13 +199,13 @@ stop_gradients = Pass(
     "stop_gradients",
     "final",
     without_stop_gradients,
-    "ops that matter to gradients alone are left out where none will be asked for",
+    "ops that only affect gradients are removed if none will be requested",
 )
 custom_gradients = Pass(
     "custom_gradients",
     "final",
     without_custom_gradients,
-    "functions with gradients of their own become the ops that they consist of",
+    "functions with custom gradients become the ops that they consist of",
 )
 
 ALL: dict[str, Pass] = {
@@ -267,7 +267,7 @@ def optimized(
     chosen = _chosen(numerics, only, tuple(without), final)
     rewrites: list[Rewrite] = []
     graph = self
-    quiet = 0  # passes in a row that had nothing to do
+    quiet = 0  # number of consecutive passes with nothing to do
     for turn in range(MAX_ROUNDS * len(chosen)):
         found = chosen[turn % len(chosen)].apply(graph, rewrites)
         quiet = quiet + 1 if found is graph else 1
@@ -278,7 +278,7 @@ def optimized(
 
 
 def compare(before: Graph, after: Graph, name: str) -> None:
-    """Raise CaptureError if a pass has changed what a graph takes, gives, reads or assigns."""
+    """Raise CaptureError if a pass has changed a graph's inputs, outputs or Variables."""
     given = [_facts(g.inputs, g.inputs.names) for g in (before, after)]
     results = [_facts(g.outputs, g.outputs.names) for g in (before, after)]
     cells = [

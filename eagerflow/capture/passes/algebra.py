@@ -1,14 +1,14 @@
 """Algebra: forms that are faster and no less accurate than the ops' stated bounds allow.
 
-The results may round otherwise than eager calls do, by no more than the units in the last place
+The results may round differently from eager calls, by no more than the units in the last place
 that the ops state for themselves. The sign of a zero, and that of a NaN, may change: ``x + 0`` is
-``x``. Divisions become multiplications only where that is exact, by powers of two, so that
-``x / 49 * 49`` is what it was; sums of constants are not merged, since that would undo rounding
-that was meant.
+``x``. Divisions become multiplications only if that is exact, by powers of two, so that
+``x / 49 * 49`` is unchanged; sums of constants are not merged, since that could undo intended
+rounding.
 
-The pass ``no_ops`` is the exact part of it: it leaves out nodes that give back one of their inputs,
-bit for bit and laid out alike. How a value lies in memory decides the order in which a reduction or
-a product adds, so a copy is left out only where its input is known to lie as the copy does.
+The pass ``no_ops`` is its exact part: it removes nodes that return one of their inputs,
+bit for bit and with the same layout. The layout of a value decides the summation order of a
+reduction or product, so a copy is removed only if its input is known to have the same layout.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ NO_OPS: Rules = {}
 ALGEBRA: Rules = {}
 STOP_GRADIENTS: Rules = {}
 _STRIDED = (conj, real, imag)  # results that may be parts of their argument, with gaps between
-MAX_CONSTANT_ELEMENTS = 4096  # of a result that becomes a constant
+MAX_CONSTANT_ELEMENTS = 4096  # limit for results that become constants
 
 
 def without_no_ops(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph without what changes nothing: neither the bits nor how they lie in memory.
+    """The graph without no-ops, which change neither bits nor memory layout.
 
-    That is views that show the whole, casts to the dtype that is there, chains of transposes
+    Examples are views of the whole, casts to the same dtype, chains of transposes
     and of broadcasts, double negation, multiplication by 1 and the like.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x[:]) * 1, ef.TensorSpec((3,), "float32"))
@@ -94,7 +94,7 @@ def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 def without_stop_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph without stop_gradient: it runs alike, and its gradients are others.
+    """The graph without stop_gradient: it runs the same, and its gradients differ.
 
     >>> f = lambda x: ef.tanh(ef.stop_gradient(x))
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
@@ -107,13 +107,13 @@ def without_stop_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 class _ExactSweep(Sweep):
-    """A sweep after which values also lie in memory as before."""
+    """A sweep that also preserves the memory layout of values."""
 
     def stands_for(self, x: Input, node: Node, *others: Input) -> TypeGuard[Value]:
         return fits(x, node) and self._dense(x) and all(self._has_no_strides(y) for y in others)
 
     def _dense(self, x: Input) -> bool:
-        """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
+        """Whether ``x`` is contiguous, so that a copy has the same layout."""
         while type(x) is Value and x.node is not None:
             op, size = x.node.op, x.size
             if op.family == "elementwise":
@@ -124,7 +124,7 @@ class _ExactSweep(Sweep):
         return False
 
     def _has_no_strides(self, x: Input) -> bool:
-        """Whether an operand has no say in how the result lies in memory."""
+        """Whether an operand has no influence on the layout of the result."""
         if type(x) is not Value:
             return True
         spread = self.argument(x, broadcast_to)
@@ -132,7 +132,7 @@ class _ExactSweep(Sweep):
 
 
 def _number(sweep: Sweep, node: Node, x: Input) -> bool | int | float | None:
-    """The Python number that can stand for an operand of a node that gives ``takes_numbers``."""
+    """The Python number to replace an operand of a node of a ``takes_numbers`` dtype."""
     found = sweep.uniform(x)
     if found is None or type(found) is complex or not takes_numbers(node.outputs[0].dtype):
         return None
@@ -224,7 +224,7 @@ def _keeps(narrow: DType, wide: DType) -> bool:
     return (floats or integers) and np.can_cast(narrow, wide)
 
 
-# Operands that change nothing --------------------------------------------------------------------
+# Neutral operands --------------------------------------------------------------------------------
 
 
 for _rules in (NO_OPS, ALGEBRA):
@@ -239,7 +239,7 @@ pattern(NO_OPS, "+x -> x", floats=False)
 @rule(NO_OPS, subtract, words="x - 0 -> x")
 @rule(NO_OPS, add, words="x + -0.0 -> x, and x + 0 -> x of integers")
 def _zero_without_effect(sweep: Sweep, node: Node) -> Value | None:
-    """Floats keep the sign of their zeros next to one of the two: 0 + -0 is 0, as is -0 - -0."""
+    """Signs of float zeros are kept next to one of the two: 0 + -0 is 0, as is -0 - -0."""
     dtype = node.outputs[0].dtype
     added = node.op.call is add
     for x, zero in (node.inputs, node.inputs[::-1]) if added else (node.inputs,):
@@ -295,7 +295,7 @@ def _over_power_of_two(sweep: Sweep, node: Node) -> Value | None:
 
 
 def _is_normal(c: float, dtype: DType) -> bool:
-    """Whether a number is neither too large for a dtype nor so small that it loses digits."""
+    """Whether a number is in the normal range of a dtype."""
     facts = np.finfo(dtype)
     return float(facts.tiny) <= abs(c) <= float(facts.max)
 
@@ -440,7 +440,7 @@ def _of_repeated(sweep: Sweep, node: Node) -> Value | None:
     if not repeated or symbolic((count,)) or count == 0 or not takes_numbers(own.dtype):
         return None
     if any(x.shape[i] != spread.shape[i] and i not in axes for i in range(len(x.shape))):
-        return None  # some of the repetition stays
+        return None  # some of the repetition remains
     kept = {"axis": axes, "keepdims": node.attributes["keepdims"]}
     reduced = sweep.make(node.op.call, x, **kept)
     return sweep.make(multiply, reduced, int(count)) if node.op.call is sums.sum else reduced
@@ -502,7 +502,7 @@ def _stopped(sweep: Sweep, node: Node) -> Value | None:
 
 
 class _Part(NamedTuple):
-    """What is scattered to a range of an axis; as one slice of it where ``one`` says so."""
+    """A value scattered to a range of an axis; as a single slice of it if ``one`` is set."""
 
     axis: int
     start: int
@@ -513,7 +513,7 @@ class _Part(NamedTuple):
 
 @rule(ALGEBRA, add, words="sum of arrays scattered side by side -> concat")
 def _side_by_side(sweep: Sweep, node: Node) -> Value | None:
-    """Slices of a value whose gradients come together again, as those of queries and keys."""
+    """Sums of gradients of adjacent slices of a value, as for queries and keys."""
     parts: list[_Part] = []
     waiting = list(node.inputs)
     while waiting:
@@ -539,7 +539,7 @@ def _side_by_side(sweep: Sweep, node: Node) -> Value | None:
 
 
 def _part_of(node: Node) -> _Part | None:
-    """Where a scatter writes; None if it is not all of a range of one axis."""
+    """The target of a scatter; None unless it is a whole range of one axis."""
     shape, index = node.attributes["shape"], node.attributes["index"]
     index = index if type(index) is tuple else (index,)
     if len(node.inputs) > 1 or symbolic(shape) or None in index or index.count(Ellipsis) > 1:

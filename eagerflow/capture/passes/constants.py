@@ -1,4 +1,4 @@
-"""Constants: what follows from values that are known is computed once, when the pass runs."""
+"""Constants: nodes with known inputs are computed once, when the pass runs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from eagerflow.ops.nn.quantization import WIDENING
 from eagerflow.recorder import with_recorder
 
 MAX_BYTES = 2**20
-"""Bytes of the largest result that is kept as a constant."""
+"""The maximum size of a result kept as a constant, in bytes."""
 SMALL_BYTES = 2**16
-"""Bytes up to which a result may be larger than what it is made from."""
+"""Results up to this many bytes may grow beyond ``MAX_GROWTH``."""
 MAX_GROWTH = 4
-"""How much larger than its inputs a result above ``SMALL_BYTES`` may be."""
+"""The maximum growth of a result above ``SMALL_BYTES`` over its inputs."""
 MAX_FLOPS = 10_000_000
-"""Floating-point operations, as the op's cost counts them, that one node may take."""
+"""The maximum floating-point operations for one node, by the op's cost."""
 
 
 def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph with constants in place of the nodes that can be computed now.
 
-    The ops themselves compute them, so the bits are those of eager calls. What would be larger
-    than ``MAX_BYTES``, grow by more than ``MAX_GROWTH``, or take more than ``MAX_FLOPS`` operations
-    stays; so does what widens what is kept in few bits, what fails, as it fails when the
-    graph runs, with its line, and what depends on memory shared with an array of other code, which
-    is read each time that the graph runs.
+    The ops themselves compute them, so the bits are those of eager calls. Nodes with results larger
+    than ``MAX_BYTES``, with more growth than ``MAX_GROWTH`` or more than ``MAX_FLOPS`` operations
+    are kept; so are nodes that widen compact data, nodes that fail, as they fail when the
+    graph runs, with their line, and nodes that read memory shared with foreign arrays, which
+    are read each time that the graph runs.
 
     >>> f = lambda x: x * ef.exp(ef.zeros((3,)))
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
@@ -68,7 +68,7 @@ class _Folding(Sweep):
         return True
 
     def _allowed(self, node: Node) -> bool:
-        """Whether computing now is possible, cheap, and no loss."""
+        """Whether computing now is possible, cheap, and has no disadvantage."""
         op = node.op
         if (
             op.family in ("custom", "communication")
@@ -92,7 +92,7 @@ class _Folding(Sweep):
         return bool(stated_cost(node).flops <= MAX_FLOPS)
 
     def _computed(self, node: Node) -> tuple[Any, ...] | None:
-        """The results of a node; None where it fails."""
+        """The results of a node; None if it fails."""
         node = without_inputs(node) if node.op.fills else node
         inputs = [x.constant if type(x) is Value else x for x in node.inputs]
         try:
@@ -102,5 +102,5 @@ class _Folding(Sweep):
         results = found if isinstance(found, tuple) else (found,)
         for value, tensor in zip(node.outputs, results, strict=True):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
-                return None  # the shape depends on values, and the graph says otherwise
+                return None  # the shape depends on values, and differs from the graph's
         return tuple([owned(x) for x in results])

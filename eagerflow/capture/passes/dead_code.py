@@ -6,13 +6,13 @@ from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.walk import needed
 
-_EFFECTS = "communication"  # the family of ops that are called for what they do
+_EFFECTS = "communication"  # the family of ops called for their effect
 
 
 def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph and its bodies without the nodes that nothing needs, and those nodes.
+    """The graph and its bodies without unneeded nodes, and these nodes.
 
-    Inputs and Variables stay, also where nothing reads them any more. A node that would have
+    Inputs and Variables are kept even if unused. A node that would have
     raised an error, and whose results are not used, raises none after this.
 
     >>> f = lambda x: [ef.exp(x), ef.tanh(x)][1]

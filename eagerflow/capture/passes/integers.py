@@ -1,11 +1,11 @@
-"""Integers: products of dequantized numbers are made of the small integers, and scaled afterwards.
+"""Integers: products of dequantized numbers are computed on integers, and scaled afterwards.
 
     dequantize(a, s, z) @ dequantize(b, t)  ->  (a @ b - z * sum(b)) * (s * t)
 
-where scales and zero points of a are the same along its rows, and those of b along its columns.
-The sums are exact, so that what is rounded is the result alone. Numbers that are added, relu and
+if scales and zero points of a are constant along its rows, and those of b along its columns.
+The sums are exact, so that only the result is rounded. Additions, relu and
 the next quantization join the scaling in one kernel, as all elementwise ops do. Convolutions are
-treated alike, and products of floats with dequantized weights get the weights as they are kept.
+handled in the same way, and products of floats with dequantized weights read the stored weights.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FLOAT = as_dtype("float32")
 
 
 def with_integer_products(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with products of small integers in place of those of what they stand for.
+    """The graph with products of small integers in place of products of dequantized values.
 
     >>> def f(x, w):
     ...     return ef.dequantize(x, 0.5) @ ef.dequantize(w, 0.25)
@@ -50,7 +50,7 @@ def with_integer_products(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 class _Operand:
-    """What was dequantized: integers, scale, zero point or None, of float32."""
+    """The origin of a dequantized value: integers, scale, zero point or None, of float32."""
 
     def __init__(self, integers: Value, scale: Any, zero: Any) -> None:
         self.integers, self.scale, self.zero = integers, scale, zero
@@ -62,7 +62,7 @@ class _Operand:
 
 
 def _operand(sweep: Sweep, x: Any) -> _Operand | None:
-    """The operand that ``x`` is; None where it is something else."""
+    """The operand behind ``x``; None if it is not a dequantized value."""
     node = sweep.maker(x, dequantize)
     if node is None or node.outputs[0].dtype != _FLOAT:
         return None
@@ -90,7 +90,7 @@ def _product(sweep: Sweep, node: Node) -> Value | None:
 
 
 def _sums(sweep: Sweep, weights: Value, axis: Any, keepdims: bool) -> Value:
-    """The sums of weights along axes; of known ones now, however many they are."""
+    """The sums of weights along axes; of constants now, regardless of their size."""
     more = {"axis": axis, "keepdims": keepdims, "dtype": SUMS}
     if weights.constant is None or is_lent(weights.constant):
         return sweep.make(summed, weights, **more)
@@ -127,7 +127,7 @@ def _convolution(sweep: Sweep, node: Node) -> Value | None:
 
 
 def _padded(sweep: Sweep, node: Node, x: _Operand) -> Value | None:
-    """Images with zero points around them; None where these, or sizes, are not known."""
+    """Images padded with zero points; None if these, or sizes, are unknown."""
     zero = 0 if x.zero is None else sweep.uniform(x.zero)
     shapes = x.integers.shape[1:-1], node.inputs[1].shape[:-2]
     where = [node.attributes[name] for name in ("strides", "padding", "dilation")]

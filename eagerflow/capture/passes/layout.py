@@ -1,10 +1,10 @@
 """Layout: transposes that undo each other across the ops between them are taken out.
 
-Images lie channels last here. Code that was written for channels first puts transposes around
-each layer, and what is between them then works on strided views, which kernels read more slowly.
-Where an element-wise op, or one along axes, stands between a transpose and its inverse, the
-transpose moves behind the op, so that the two meet and cancel; reductions end them. Other
-transposes stay where they are: they are views, and products read them as well as anything else.
+Images are channels-last here. Code written for channels-first puts transposes around
+each layer, and ops between them then work on strided views, which kernels read more slowly.
+If an elementwise op, or one along axes, is between a transpose and its inverse, the
+transpose moves behind the op, so that the two meet and cancel; reductions absorb them. Other
+transposes stay in place: they are views, and products read them at full speed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eagerflow.spec import normalize_axes, normalize_axis
 
 
 def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with transposes moved to where their inverses are; ``no_ops`` cancels them.
+    """The graph with transposes moved to their inverses; ``no_ops`` cancels them.
 
     >>> f = lambda x: ef.tanh(x.T).T
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3, 2), "float32"))
@@ -49,7 +49,7 @@ def _inverse(order: Order) -> Order:
 
 
 def _with_axis(node: Node, order: Order) -> dict[str, Any]:
-    """The attributes for inputs as they are before a transpose of ``order``."""
+    """The attributes for inputs before a transpose of ``order``."""
     axis = normalize_axis(node.attributes["axis"], len(order))
     return node.attributes | {"axis": order[axis]}
 
@@ -65,14 +65,14 @@ _ALONG: dict[Op, Callable[[Node, Order], dict[str, Any]]] = {
     ops["pad"]: _with_width,  # ef.pad is no op itself
     op_of(softmax): _with_axis,
 }
-"""Ops that do not care where the axes lie, and their attributes for another order."""
+"""Ops independent of the order of axes, and their attributes for another order."""
 _REDUCTIONS = frozenset(
     op_of(x) for x in (all, any, logsumexp, max, mean, min, prod, std, sum, var)
 )
 
 
 def _alike(node: Node) -> list[Value]:
-    """The inputs whose axes are those of the result; none for ops that care where axes lie."""
+    """The inputs with the same axes as the result; none for ops that depend on their order."""
     if node.op.family == "elementwise":
         shape = node.outputs[0].shape
         return [x for x in node.values() if x.shape == shape]
@@ -80,9 +80,9 @@ def _alike(node: Node) -> list[Value]:
 
 
 def _kept(node: Node, order: Order) -> tuple[Order, bool]:
-    """The axes that a reduction of what is behind a transpose takes of what is before it.
+    """The axes of a reduction behind a transpose, in terms of the transpose's input.
 
-    And whether those that it leaves are in the same order there.
+    Also whether the remaining axes keep their order.
     """
     axis = node.attributes["axis"]
     axes = tuple(range(len(order))) if axis is None else normalize_axes(axis, len(order))
@@ -137,9 +137,9 @@ class _Sinking(Sweep):
         return True
 
     def _turned(self, node: Node, order: Order) -> list[Any] | None:
-        """The inputs as they are before a transpose of ``order``; None if some are not behind one.
+        """The inputs before a transpose of ``order``; None if some are not behind one.
 
-        What is repeated along axes is small: it is turned instead.
+        Operands that are broadcast are small: they are transposed instead.
         """
         rank = len(order)
         alike = set(_alike(node))
@@ -162,7 +162,7 @@ class _Sinking(Sweep):
 
 
 def _wanted(graph: Graph) -> dict[Any, Order]:
-    """The transpose that waits behind values that stand behind its inverse."""
+    """The pending transpose for each value that is behind its inverse."""
     behind = _behind(graph)
     found: dict[Any, Order] = {}
     for node in reversed(graph.nodes if behind else ()):
@@ -182,7 +182,7 @@ def _wanted(graph: Graph) -> dict[Any, Order]:
 
 
 def _behind(graph: Graph) -> dict[Any, Order]:
-    """The transpose that values stand behind, with nothing that cares for it in between."""
+    """The transpose before each value, with only order-independent ops in between."""
     found: dict[Any, Order] = {}
     for node in graph.nodes:
         if node.op.call is permute_dims:

@@ -1,9 +1,9 @@
-"""Patterns: rules that are their own words, such as ``log(1 + exp(x)) -> softplus(x)``.
+"""Patterns: rules given as text, such as ``log(1 + exp(x)) -> softplus(x)``.
 
 Both sides are expressions of ops by their names, the signs ``+ - * / ~ not`` and ``²``, integers
-and variables. A number stands for a number or for a value whose elements all are that number;
-what it meets has the shape and dtype of the result. A variable that comes twice is the same value
-each time. Sums and products are found in either order. Other ops for the same are found as well:
+and variables. A number matches a number or a value with that number in all its elements;
+the other operand has the shape and dtype of the result. A repeated variable is the same value
+each time. Sums and products are found in either order. Equivalent ops are found as well:
 ``y * y`` for ``y²``, a reciprocal for ``1 / y``, ``y + -1`` for ``y - 1``.
 """
 
@@ -41,7 +41,7 @@ from eagerflow.ops.elementwise.comparison import logical_not
 from eagerflow.ops.elementwise.powers import power, square
 
 Found = dict[str, Input]
-"""What the variables of a form stand for."""
+"""The values matched by the variables of a form."""
 
 _SIGNS: dict[type[ast.AST], OpFunction] = {
     ast.Add: add,
@@ -57,9 +57,9 @@ _COMMUTATIVE = (add, multiply, multiply_no_nan)
 
 
 class _Operands:
-    """The forms of an op's operands, and the orders in which they are looked for: by place.
+    """The forms of an op's operands, and the orders in which they are matched: by place.
 
-    In each order numbers come first, and variables, which stand for anything, last.
+    In each order numbers come first, and variables, which match anything, last.
     """
 
     def __init__(self, function: OpFunction, *forms: Form) -> None:
@@ -71,14 +71,14 @@ class _Operands:
 
 
 Form = str | int | dict[OpFunction, _Operands]
-"""A variable, a number, or an op and its operands; of several ops the first is what is made."""
+"""A variable, a number, or an op and its operands; the first of several ops is built."""
 
 
 def pattern(rules: Rules, words: str, *, floats: bool = True, once: bool = False) -> None:
-    """Add the rule that these words are; several are joined by commas.
+    """Add the rule given by these words; several are separated by commas.
 
-    It is for real floats alone, unless ``floats`` is False. With ``once``, the last operand of
-    the result must serve nothing else, since it would be computed in any case.
+    It is for real floats only, unless ``floats`` is False. With ``once``, the last operand of
+    the node must have no other use, since it would be computed in any case.
     """
     for sides in re.split(", (?=[^,]*->)", words):
         left, right = [_parsed(x) for x in sides.split(" -> ")]
@@ -88,7 +88,7 @@ def pattern(rules: Rules, words: str, *, floats: bool = True, once: bool = False
 
 
 def operand(words: str) -> Callable[[Sweep, Input], Any]:
-    """A function that gives the y of floats that have this form, such as ``1 + y``, else None."""
+    """A function that returns the y of floats of this form, such as ``1 + y``, else None."""
     form = _parsed(words)
     return lambda sweep, x: (_found(sweep, form, x, {}) or {}).get("y") if is_float(x) else None
 
@@ -100,18 +100,18 @@ def _apply(
     if found is None or (floats and not is_float(node.outputs[0])):
         return None
     if node.outputs[0].dtype.kind == "u" and any(type(x) is int and x < 0 for x in node.inputs):
-        return None  # the op refuses it
+        return None  # not supported by the op
     if once and not sweep.used_once(node.inputs[-1]):
         return None
     made = _made(sweep, right, found)
-    if type(right) is str:  # a value that is there already
+    if type(right) is str:  # an existing value
         others = [y for y in node.inputs if y is not made] if made in node.inputs else []
         return made if sweep.stands_for(made, node, *others) else None
     return made  # type: ignore[return-value]
 
 
 def _found(sweep: Sweep, form: Form, x: Input, known: Found) -> Found | None:
-    """What the variables stand for if ``x`` has this form and some are ``known``; else None."""
+    """The values of the variables if ``x`` has this form, given ``known`` ones; else None."""
     if type(form) is str:
         return known | {form: x} if known.get(form, x) is x else None
     assert type(form) is dict
@@ -146,7 +146,7 @@ def _made(sweep: Sweep, form: Form, found: Found) -> Input:
     return sweep.make(function, *[_made(sweep, part, found) for part in operands.forms])
 
 
-# Words to forms ----------------------------------------------------------------------------------
+# Parsing -----------------------------------------------------------------------------------------
 
 
 def _parsed(words: str) -> Form:

@@ -1,9 +1,9 @@
 """Pooling: a relu before a max pooling moves behind it, where there are fewer elements.
 
-The largest element of a window is the largest one after a relu too. So the relu can be computed of
-what is left, and in the gradient as well: ``max_pool_gradient(relu(x), g)`` and the relu's gradient
-behind it become one of ``x``, of a gradient that was zeroed before. An element that a relu makes 0
-takes no gradient, whichever one of its window it is. (Where a window holds NaN, as the result then
+A relu does not change which element of a window is the largest. It can thus be applied to the
+pooled values, and in the gradient as well: ``max_pool_gradient(relu(x), g)`` and the relu's
+gradient behind it become one of ``x``, of a gradient zeroed before. An element set to 0 by a relu
+gets no gradient, at any position of its window. (If a window holds NaN, as the result then
 does, its gradient is 0.)
 """
 
@@ -19,7 +19,7 @@ from eagerflow.ops.nn.pooling import max_pool, max_pool_gradient
 
 
 def with_relus_behind(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with relus behind max poolings that alone read their results.
+    """The graph with relus behind max poolings that are the only readers of their results.
 
     >>> f = lambda x: ef.max_pool(ef.relu(x), 2)
     >>> graph = ef.capture.trace(f, ef.TensorSpec((1, 4, 4, 3), "float32"))
@@ -32,7 +32,7 @@ def with_relus_behind(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 class _Behind(Sweep):
-    """A sweep that looks at relus, poolings and their gradients."""
+    """A sweep over relus, poolings and their gradients."""
 
     def run(self) -> Graph:
         self.users: defaultdict[Value, list[Node | None]] = defaultdict(list)
@@ -70,7 +70,7 @@ class _Behind(Sweep):
         return True
 
     def _moves(self, y: Value) -> bool:
-        """Whether a relu's result is read by poolings and their gradients alone, where it is."""
+        """Whether a relu's result is only read by poolings and their gradients, on its device."""
         if not y.shape or y.dtype.kind != "f" or y.node is None:
             return False
         poolings = 0
@@ -93,7 +93,7 @@ class _Behind(Sweep):
         return poolings > 0
 
     def _ends_in_relu(self, g: Value, y: Value) -> bool:
-        """Whether nothing reads the gradient of a pooling but that of the relu before it."""
+        """Whether only the gradient of the preceding relu reads the gradient of a pooling."""
         node = self.users[g][0] if len(self.users[g]) == 1 else None
         return node is not None and node.op.call is relu_gradient and node.inputs == (y, g)
 

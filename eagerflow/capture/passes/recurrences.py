@@ -1,8 +1,8 @@
-"""Products of scans that need not be made step by step: each becomes one, before or after the scan.
+"""Loop-invariant products of scans: each becomes one product, before or after the scan.
 
-A product of a row with what is the same in all steps is one product of all rows. A carry that only
-adds up something of each step, as the gradient of such a factor is, is what was added up over all
-rows: a product of a transposed row and another one becomes a product whose sums run over all steps.
+A product of a row with a loop-invariant factor is one product of all rows. A carry that only
+accumulates a term of each step, such as the gradient of such a factor, is one sum over all
+rows: a product of a transposed row and another row becomes a product that sums over all steps.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 
 Total = Callable[[], Value]
-"""Makes the sum over all steps of what a value of the body is in each."""
+"""Builds the sum of a body's value over all steps."""
 
 
 def with_products_outside(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with products of scans made once for all steps, where steps do not need them.
+    """The graph with products of scans made once for all steps, if steps do not need them.
 
     >>> def f(x, w):
     ...     return ef.scan(lambda c, row: (ef.tanh(c + row @ w), None), ef.zeros((2, 4)), x)[0]
@@ -41,7 +41,7 @@ def with_products_outside(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 class _Outside(Sweep):
-    """A sweep that looks at scans whose sizes are known."""
+    """A sweep over scans of known sizes."""
 
     def look(self, node: Node) -> bool:
         if node.op.name != "scan" or is_closed(node):
@@ -72,14 +72,14 @@ class _Scan:
         steps = node.inputs[self.carries].shape[0] if self.sequences else more["length"]
         self.steps: Any = steps
         self.new_inputs: list[tuple[Value, Value]] = []
-        """Further rows: the value of the body, and the sequence."""
+        """Additional rows: the value of the body, and the sequence."""
         self.left_out: set[Node] = set()
         self.kept: dict[Value, Value | None] = {}
-        """Values of the body that are wanted as rows, and their sequences once these are there."""
+        """Values of the body needed as rows, and their sequences once these exist."""
         self.words: list[str] = []
 
     def take_out(self) -> bool:
-        """Take products out; whether there was one."""
+        """Take products out; False if there are none."""
         if not isinstance(self.steps, int) or self.steps < 2:
             return False
         for own in self.body.nodes:
@@ -93,7 +93,7 @@ class _Scan:
     # Before the scan ------------------------------------------------------------------------------
 
     def _before(self, own: Node) -> None:
-        """A product of a row with what is the same in all steps."""
+        """Hoist a product of a row with a loop-invariant factor."""
         if own.op.call is not matmul or own.inputs[0] not in self.rows:
             return
         row, factor = own.inputs
@@ -105,7 +105,7 @@ class _Scan:
         if origin is not None and origin.attributes["axes"][-1] == len(whole.shape) - 1:
             whole, order = origin.inputs[0], origin.attributes["axes"]
         made = self.sweep.make(matmul, whole, by)
-        if order is not None:  # the rows of the product lie as those of its factor do
+        if order is not None:  # the product's rows have the layout of its factor's rows
             made = self.sweep.make(permute_dims, made, axes=order)
         self.new_inputs.append((own.outputs[0], made))
         self.left_out.add(own)
@@ -114,7 +114,7 @@ class _Scan:
     # After the scan ------------------------------------------------------------------------------
 
     def _after(self, i: int) -> Total | None:
-        """What a carry adds up, if it does nothing else."""
+        """The term that a carry accumulates, if it does nothing else."""
         before, after = self.body.inputs[i], self.body.outputs[i]
         own = after.node
         if own is None or own.op.call is not add or own in self.left_out:
@@ -133,7 +133,7 @@ class _Scan:
         return total
 
     def _total(self, value: Any) -> Total | None:
-        """The sum of a value over all steps; None where each of its values would be kept for it."""
+        """The sum of a value over all steps; None if that needs the value of each step."""
         own = value.node if type(value) is Value else None
         if own is None or own in self.left_out or self.uses[value] != 1:
             return None
@@ -163,7 +163,7 @@ class _Scan:
         return None
 
     def _product(self, a: Any, b: Any) -> Total | None:
-        """The sum over all steps of products of a transposed matrix and another one."""
+        """The sum over all steps of products of a transposed matrix and another matrix."""
         turned = a.node if type(a) is Value else None
         if turned is None or turned.op.call is not permute_dims or type(b) is not Value:
             return None
@@ -183,7 +183,7 @@ class _Scan:
         return total
 
     def _keep(self, x: Any) -> bool:
-        """Whether all values of ``x`` can be had after the scan; they are kept then."""
+        """Whether all values of ``x`` are available after the scan; they are kept then."""
         if type(x) is not Value or x in self.same or x.constant is not None:
             return False
         self.kept.setdefault(x, self.given[x] if x in self.rows else None)
@@ -194,10 +194,10 @@ class _Scan:
         assert found is not None, "the scan that gives it has been made"
         return found
 
-    # The scan anew -------------------------------------------------------------------------------
+    # The new scan --------------------------------------------------------------------------------
 
     def _build(self, totals: dict[int, Total]) -> None:
-        """The scan without what was taken out, and what is made of its results."""
+        """The scan without the products taken out, and the values made of its results."""
         node, body, carries = self.node, self.body, self.carries
         staying = [i for i in range(carries) if i not in totals]
         results = body.outputs[carries:]
@@ -250,7 +250,7 @@ class _Scan:
 def _parted(
     body: Graph, inputs: list[Value], fresh: list[Value], nodes: list[Node], outputs: list[Value]
 ) -> Body:
-    """A body in which results of nodes that were left out come as inputs."""
+    """A body with results of removed nodes as inputs."""
     new = {x: x.like(None, x.name) for x in fresh}
     made = [renewed(own, new) for own in nodes] if new else nodes
     return Body(body.name, [new.get(x, x) for x in inputs], made, [new.get(x, x) for x in outputs])

@@ -1,7 +1,7 @@
-"""What all passes share: one sweep over a graph that replaces values by better ones.
+"""Shared parts of passes: one sweep over a graph that replaces values by better ones.
 
-A pass never changes a graph. Where something is replaced, the nodes behind it are made anew, with
-their names, places and pins; everything else is shared with the graph that came in. Rules look at
+A pass never changes a graph. Nodes behind a replaced value are made anew, with
+their names, places and pins; everything else is shared with the input graph. Rules look at
 a node and at the nodes that made its inputs, so a sweep takes time proportional to the graph.
 """
 
@@ -29,7 +29,7 @@ from eagerflow.tensor import Tensor
 
 
 class Rewrite(NamedTuple):
-    """One thing that a pass has done: its words, and the node that it was done to."""
+    """One rewrite of a pass: its description, and the node it was applied to."""
 
     name: str
     words: str
@@ -42,22 +42,22 @@ class Rewrite(NamedTuple):
 
 
 Input = Value | Number | None
-"""What a node may have as an input."""
+"""A possible input of a node."""
 Rule = Callable[["Sweep", Node], Value | None]
 Rules = dict[Op, list[tuple[str, Rule]]]
-"""The rules of a pass, in order, and their words, by the op of the nodes that they look at."""
+"""The rules of a pass, in order, with their descriptions, by the op of the nodes they match."""
 OpFunction = Callable[..., Any]
-"""The function that users call for an op, such as ``ef.exp``."""
+"""The public function of an op, such as ``ef.exp``."""
 
-MAX_COMPARED_ELEMENTS = 4096  # of a constant that may be one number everywhere
+MAX_COMPARED_ELEMENTS = 4096  # limit for constants checked for being one number everywhere
 _ABSENT = object()
 
 
 def rule(rules: Rules, *functions: OpFunction, words: str) -> Callable[[Rule], Rule]:
     """The decorator that adds a rule for the nodes of these ops to those of a pass.
 
-    A rule takes the sweep and a node and gives the Value that replaces the node's result, or
-    None where it does not apply. ``words`` say what it does, as reports show it.
+    A rule takes the sweep and a node and returns the Value that replaces the node's result, or
+    None if it does not apply. ``words`` describe it in reports.
     """
 
     def decorate(function: Rule) -> Rule:
@@ -69,26 +69,26 @@ def rule(rules: Rules, *functions: OpFunction, words: str) -> Callable[[Rule], R
 
 
 class Sweep:
-    """One walk of a pass through a graph: the nodes made so far, and what stands for what."""
+    """One walk of a pass through a graph: the nodes made so far, and replaced values."""
 
     def __init__(self, name: str, graph: Graph, rules: Rules, bodies: dict[int, Graph]) -> None:
         self.name = name
         self.graph = graph
         self.rules = rules
         self.bodies = bodies
-        self.new: dict[Value, Value] = {}  # what stands for a value from now on
+        self.new: dict[Value, Value] = {}  # replacements of values
         self.nodes: list[Node] = []
         self.rewrites: list[Rewrite] = []
         self.root: Node = None  # type: ignore[assignment]
         self._names: FreeNames | None = None
         self._counts: Counter[Value] | None = None
         self._uniform: dict[Value, Any] = {}
-        self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
+        self._old: dict[Value, Value] = {}  # by remade value: the one in the graph
 
-    # What rules ask ----------------------------------------------------------------------------
+    # Queries of rules --------------------------------------------------------------------------
 
     def maker(self, x: Input, *functions: OpFunction) -> Node | None:
-        """The node that makes ``x``, if its op is one of these and it runs where the root does."""
+        """The node that makes ``x``, if its op is one of these and it runs on the root's device."""
         if type(x) is not Value or x.node is None:
             return None
         node = x.node
@@ -102,14 +102,14 @@ class Sweep:
         return None if node is None else node.inputs[0]
 
     def used_once(self, value: Value) -> bool:
-        """Whether nothing but one input of one node uses a value."""
+        """Whether a value is used by one input of one node only."""
         if self._counts is None:
             self._counts = Counter(x for node in self.graph.nodes for x in node.values())
             self._counts.update(self.graph.all_outputs())
         return self._counts[self._old.get(value, value)] == 1
 
     def uniform(self, x: Input) -> Any:
-        """The number that all elements of ``x`` are, if that is known, else None."""
+        """The number that all elements of ``x`` equal, if known, else None."""
         if type(x) is not Value:
             return x
         found = self._uniform.get(x, _ABSENT)
@@ -139,13 +139,13 @@ class Sweep:
         return bool(self.uniform(x) == 0)
 
     def stands_for(self, x: Input, node: Node, *others: Input) -> TypeGuard[Value]:
-        """Whether ``x`` can stand for the result of a node whose other operands change nothing."""
+        """Whether ``x`` can replace the result of a node with operands that change nothing."""
         return fits(x, node)
 
-    # What rules make ---------------------------------------------------------------------------
+    # New values --------------------------------------------------------------------------------
 
     def make(self, function: OpFunction, *inputs: Input, **attributes: Any) -> Value:
-        """The result of a new node, which belongs to the place and pin of the root."""
+        """The result of a new node, with the place and pin of the root."""
         op = op_of(function)
         specs = [spec_of(x) if type(x) is Value else x for x in inputs]
         attributes = op.attributes | attributes
@@ -168,7 +168,7 @@ class Sweep:
         return self.free_name(op.name)
 
     def free_name(self, base: str) -> str:
-        """A name for something new that belongs to the root."""
+        """A name for a new object that belongs to the root."""
         if self._names is None:
             given = (*self.graph.all_inputs(), *self.graph.constants)
             self._names = FreeNames([n.name for n in self.graph.nodes] + [v.name for v in given])
@@ -177,7 +177,7 @@ class Sweep:
     # The walk ----------------------------------------------------------------------------------
 
     def run(self) -> Graph:
-        """The graph after the walk; the one that came in where nothing was replaced."""
+        """The graph after the walk; the input graph if nothing was replaced."""
         new, look, nodes = self.new, self.look, self.nodes
         holders: dict[Op, bool] = {}
         for node in self.graph.nodes:
@@ -194,7 +194,7 @@ class Sweep:
         return self.graph.like(nodes, new)
 
     def current(self, node: Node, holds: bool = False) -> Node:
-        """The node with what now stands for its inputs and bodies."""
+        """The node with replacements of its inputs and bodies."""
         holds = holds and not is_closed(node)
         made = renewed(node, self.new, self.attributes(node) if holds else None)
         if made is not node:
@@ -203,7 +203,7 @@ class Sweep:
         return made
 
     def attributes(self, node: Node) -> dict[str, Any]:
-        """The attributes of a node, with what now stands for the bodies in them."""
+        """The attributes of a node, with replacements of the bodies in them."""
         return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
 
     def look(self, node: Node) -> bool:
@@ -234,19 +234,19 @@ class Sweep:
         return False
 
     def replace(self, value: Value, found: Value) -> None:
-        """Let ``found`` stand for a value of the graph from now on."""
+        """Replace a value of the graph by ``found`` from now on."""
         self.new[value] = found
         before = self._old.get(value)
         if before is not None:
             self.new[before] = found
 
     def note(self, words: str, node: Node) -> None:
-        """Put what has been done to a node into the report."""
+        """Add a rewrite of a node to the report."""
         self.rewrites.append(Rewrite(self.name, words, node))
 
 
 def _held_number(number: Number, dtype: DType) -> Number | None:
-    """A number as a dtype holds it; None where that is not known."""
+    """A number rounded to a dtype; None if unknown."""
     if dtype in FLOATS and type(number) in (int, float):
         return float(np.asarray(number, dtype))
     known = number in (0, 1) or (dtype in INTEGERS and type(number) is int)
@@ -254,7 +254,7 @@ def _held_number(number: Number, dtype: DType) -> Number | None:
 
 
 def _element(constant: Tensor) -> Number | None:
-    """The number that all elements of a constant are, of one sign, else None."""
+    """The common number of all elements of a constant, of one sign, else None."""
     if not 0 < constant.size <= MAX_COMPARED_ELEMENTS or is_lent(constant):
         return None
     array = constant.numpy()
@@ -271,7 +271,7 @@ def _element(constant: Tensor) -> Number | None:
 def swept(
     name: str, graph: Graph, rules: Rules, kind: type[Sweep] | None = None
 ) -> tuple[Graph, list[Rewrite]]:
-    """The graph and its bodies after a sweep with these rules, and what was rewritten."""
+    """The graph and its bodies after a sweep with these rules, and the rewrites."""
     rewrites: list[Rewrite] = []
 
     def sweep(graph: Graph, bodies: dict[int, Graph]) -> Graph:
@@ -295,5 +295,5 @@ def is_float(value: Input) -> TypeGuard[Value]:
 
 
 def takes_numbers(dtype: DType) -> bool:
-    """Whether Python numbers stay numbers next to this dtype, as in eager calls."""
+    """Whether Python numbers keep their type next to this dtype, as in eager calls."""
     return dtype.isbuiltin == 1

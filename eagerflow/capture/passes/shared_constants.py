@@ -1,4 +1,4 @@
-"""Constants whose memory other code may write: their values are not for a pass to rely on."""
+"""Constants in memory that other code may write: passes must not rely on their values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eagerflow.tensor import Tensor, new_tensor
 
 
 def is_lent(tensor: Tensor) -> bool:
-    """Whether the array that a tensor shares its memory with is still referred to.
+    """Whether other code still refers to the array that a tensor shares its memory with.
 
-    Arrays that came in through ``ef.asarray`` and that only the tensor holds are not.
+    Arrays passed through ``ef.asarray`` that only the tensor holds do not count.
 
     >>> array = np.ones(3)
     >>> is_lent(ef.asarray(array)), is_lent(ef.asarray(np.ones(3))), is_lent(ef.tensor(array))
@@ -28,7 +28,7 @@ def is_lent(tensor: Tensor) -> bool:
 
 
 def owned(tensor: Tensor) -> Tensor:
-    """A tensor of the same values, laid out alike, whose memory is its own."""
+    """A tensor of the same values and layout, with memory of its own."""
     array = unshared(tensor._array)
     return tensor if array is tensor._array else new_tensor(array, tensor._kind)
 

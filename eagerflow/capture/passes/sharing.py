@@ -1,7 +1,7 @@
-"""Scans and branches: what several compute is computed once, unused results are not kept.
+"""Scans and branches: shared computations run once, unused results are dropped.
 
-The gradient of a scan runs it again, with what each step's gradient needs as further rows. In a
-captured program both runs are there to see, and the longer one can serve for both.
+The gradient of a scan runs it again, with residuals of each step as additional rows. A
+captured program contains both runs, and the longer one can replace both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eagerflow.graph.walk import is_closed, with_bodies
 
 
 def new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
-    """A node in the place of another one, with results like ``outs``."""
+    """A node in place of ``like``, with results like ``outs``."""
     node = Node(like.op, inputs, attributes, like.name, like.origin, like.device)
     several = f"{like.name}:{{}}" if len(outs) != 1 else like.name
     node.outputs = tuple(
@@ -26,13 +26,13 @@ def new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], ou
     return node
 
 
-# Scans that compute the same ----------------------------------------------------------------------
+# Equal scans --------------------------------------------------------------------------------------
 
 
 def with_shared_scans(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with one scan in place of two, where one computes all that the other does.
+    """The graph with one scan in place of two, if one computes all results of the other.
 
-    That is so if both have the same operands, and the results of one body are the first results
+    This requires the same operands, and that the results of one body are the first results
     of the other. All bits stay the same.
 
     >>> f = lambda x: ef.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
@@ -68,7 +68,7 @@ class _Sharing(Sweep):
 
 
 def _longer_scans(graph: Graph) -> dict[str, Node]:
-    """For scans by name, a later one that gives the same results and more."""
+    """For scans by name, a later one that gives the same results and additional ones."""
     groups: dict[Any, list[Node]] = {}
     for node in graph.nodes:
         if node.op.name == "scan":
@@ -85,16 +85,16 @@ def _longer_scans(graph: Graph) -> dict[str, Node]:
 
 
 def _begins_with(whole: Graph, part: Graph) -> bool:
-    """Whether the first results of a body are those of another one, computed alike."""
+    """Whether the first results of a body equal those of another body."""
     first = Body(part.name, whole.inputs, whole.nodes, whole.outputs[: len(part.outputs)])
     return first == Body(part.name, part.inputs, part.nodes, part.outputs)
 
 
-# Scans that eager code computes as a whole --------------------------------------------------------
+# Tape-recorded scans ------------------------------------------------------------------------------
 
 
 def opened(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with scans that tapes have recorded as scans like any other.
+    """The graph with tape-recorded scans converted to ordinary scans.
 
     >>> def f(x):
     ...     with ef.GradientTape() as tape:
@@ -125,7 +125,7 @@ class _Opening(Sweep):
 
 
 def without_unused_results(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph without rows of scans, and results of branches, that nothing needs.
+    """The graph without unused rows of scans and results of branches.
 
     Carries and the states of loops stay, since the next iteration reads them.
 
@@ -150,7 +150,7 @@ class _Pruning(Sweep):
         fixed = node.attributes["carries"] if node.op.name == "scan" else 0
         before = [self._old.get(v, v) for v in node.outputs]
         kept = [i for i, v in enumerate(before) if i < fixed or v in self._used]
-        if len(kept) == len(before) or not kept:  # else nothing is left, which is dead code
+        if len(kept) == len(before) or not kept:  # otherwise the whole node is dead code
             return False
         attributes = with_bodies(node.attributes, lambda body: _cut(body, kept))
         made = new_node(node, node.inputs, attributes, [node.outputs[i] for i in kept])
@@ -163,7 +163,7 @@ class _Pruning(Sweep):
 
 
 def _cut(body: Graph, kept: list[int]) -> Body:
-    """A body that gives these results alone."""
+    """A body that returns these results only."""
     return Body(body.name, body.inputs, body.nodes, [body.outputs[i] for i in kept])
 
 
@@ -171,7 +171,7 @@ def _cut(body: Graph, kept: list[int]) -> Body:
 
 
 def without_custom_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph without nodes that only say how gradients pass; for graphs that get none any more.
+    """The graph without nodes that only define gradients; for graphs that need none any more.
 
     >>> clipped = ef.custom_gradient(lambda x: (x * 2.0, lambda g: ef.clip(g, -1.0, 1.0)))
     >>> graph = ef.capture.trace(clipped, ef.TensorSpec((), "float32"))

@@ -1,13 +1,13 @@
 """Stability: forms that lose digits, overflow or give NaN become their stable equals.
 
-In exact arithmetic nothing changes; in floating point the results are closer to it, and finite
+In exact arithmetic nothing changes; in floating point the results are more accurate, and finite
 where the form as written is not. This is more than a change of rounding, so ``numerics="exact"``
-leaves it out, and the report has a line for each place. What is meant to differ from the plain
-form, such as ``log(p + epsilon)``, is left alone.
+skips it, and the report has a line for each rewrite. Forms that deliberately differ from the plain
+form, such as ``log(p + epsilon)``, are left alone.
 
 Gradients have rules of their own. Where a program takes the logarithm of a softmax, the gradient
-divides by the softmax again; with probabilities that underflow this gives NaN. What the tape makes
-of an unstable form becomes the gradient of the stable one.
+divides by the softmax again; with probabilities that underflow this gives NaN. The gradient that
+the tape makes of an unstable form becomes the gradient of the stable one.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _exponential_sum(sweep: Sweep, x: Input) -> tuple[Value, Node] | None:
 
 
 def _chain(sweep: Sweep, x: Any) -> tuple[Any, list[Node]]:
-    """What ``x`` shows, through reshapes and repetition, and the nodes of these from the end."""
+    """The source of ``x``, through reshapes and repetition, and the nodes of these from the end."""
     views: list[Node] = []
     while (node := sweep.maker(x, reshape, broadcast_to, expand_dims, squeeze)) is not None:
         views.append(node)
@@ -175,9 +175,9 @@ pattern(STABILITY, "log(1 + exp(x)) -> softplus(x)")
 
 @rule(STABILITY, log, words="log(1 - exp(x)) -> log(expm1(-x)) + x or log1p(-exp(x)), by size")
 def _log_of_one_minus_exp(sweep: Sweep, node: Node) -> Value | None:
-    """As Maechler, Accurately computing log(1 - exp(-|a|)), 2012, chooses between the two."""
+    """The choice follows Maechler, Accurately computing log(1 - exp(-|a|)), 2012."""
     x = sweep.argument(_one_minus(sweep, node.inputs[0]), exp)
-    if x is None:  # what another rule makes of it
+    if x is None:  # handled by another rule
         x = sweep.argument(sweep.argument(node.inputs[0], negative), expm1)
     if x is None or not is_float(x) or not takes_numbers(x.dtype):
         return None
@@ -299,7 +299,7 @@ pattern(STABILITY, "sqrt(a² + b²) -> hypot(a, b)")
 
 
 def _share(sweep: Sweep, x: Input, like: Value) -> Value | None:
-    """The g of a quotient as a value like another: itself, or repeated."""
+    """The g of a quotient as a value like another one: itself, or repeated."""
     if type(x) is Value and x.shape == like.shape:
         return x
     if type(x) is Value:
@@ -403,7 +403,7 @@ def _of_logsumexp(sweep: Sweep, node: Node) -> Value | None:
         if not _lines_up(x, axes, views, found[1]):
             continue
         whole = sweep.make(logsumexp, x, axis=axes, keepdims=True)
-        # Where it is -inf all of x is, and exp(x) is the right share: 0.
+        # Where it is -inf, all of x is -inf, and exp(x) is the correct share: 0.
         finite = sweep.make(where, sweep.make(isfinite, whole), whole, 0.0)
         share = sweep.make(exp, sweep.make(subtract, x, finite))
         if type(found[0]) is not Value:

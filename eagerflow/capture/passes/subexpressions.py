@@ -1,4 +1,4 @@
-"""Common subexpressions: what is computed twice from the same values is computed once."""
+"""Common subexpressions: equal computations are done once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
-MAX_COMPARED_BYTES = 1024  # of constants that are compared by what they hold
+MAX_COMPARED_BYTES = 1024  # limit for constants compared by content
 
 
 def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph with one node in place of several equal ones, and small equal constants as one.
 
-    Nodes are equal if they have one op, the same inputs, equal attributes and one pin; 1, 1.0
+    Nodes are equal if they have the same op, inputs, attributes and pin; 1, 1.0
     and True are different, and so are 0.0 and -0.0. Ops are pure, random ones too, since their
     state is an input. The first of the nodes stays, with its name and line.
 

@@ -1,1 +1,1 @@
-"""Graphs over several devices: where nodes go, what is sent, what it costs, and the run."""
+"""Graphs over several devices: placement, transfers, costs, and execution."""

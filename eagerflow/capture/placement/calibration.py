@@ -1,6 +1,6 @@
-"""Calibration: what devices of this machine can do, by timing.
+"""Calibration: measured performance of the devices of this machine.
 
-Rates are measured once for each machine and kind of device, in about a second, and kept on disk.
+Rates are measured once per machine and kind of device, in about a second, and stored on disk.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ TIMED_INSTRUCTIONS = {
     "erf": ("erfc", "gelu"),
     "power": (),
 }
-"""Instructions of regions that are timed, and those that take about as long; others count as
+"""Timed instructions of regions, and those of about the same cost; others count as
 additions."""
-FORMAT_VERSION = 6  # of what is kept on disk
+FORMAT_VERSION = 6  # of the data on disk
 
 
 # Measuring ---------------------------------------------------------------------------------------
 
 
 def shortest_time(f: Callable[[], object], seconds: float = 0.004, least: int = 3) -> float:
-    """The shortest of some calls, in seconds: what else the machine does only adds to it."""
+    """The shortest time of several calls, in seconds: other load only adds to it."""
     f()
     found, spent, calls = math.inf, 0.0, 0
     while calls < least or (spent < seconds and calls < 1000):
@@ -102,11 +102,11 @@ def _memory(place: Device) -> Points:
 
 MAX_CROWD_FACTOR = 1.3
 _TIMED_ELEMENTS = 1 << 14
-_FEW_ELEMENTS = 1 << 9  # of a region of which nearly all time is the call
+_FEW_ELEMENTS = 1 << 9  # of a region dominated by the call overhead
 
 
 def _elements(place: Device, call: float) -> dict[str, float]:
-    """Seconds an element of the ops that are one function of the array library."""
+    """Seconds per element of ops that are one function of the array library."""
     x = _array(place, np.random.default_rng(0).uniform(0.1, 0.9, _TIMED_ELEMENTS))
     found = {}
     for op in ops.values():
@@ -116,14 +116,14 @@ def _elements(place: Device, call: float) -> dict[str, float]:
         own = place.backend.bind(op, x.dtype)
         try:
             taken = _time(place, partial(own, *[x] * len(op.data), **op.attributes), 0.0)
-        except raised_here(Exception):  # an op of integers, or one that needs more: as it states
+        except raised_here(Exception):  # integer or multi-operand op: by its stated cost
             continue
         found[op.name] = max(taken - call, 1e-7) / _TIMED_ELEMENTS
     return found
 
 
 def _plan(place: Device, f: Callable[[Any], Any], length: int) -> Callable[[], object]:
-    """A run of a plan of one function of a vector."""
+    """A run of a plan for one function of a vector."""
     graph = trace(f, TensorSpec((length,), "float32"))
     plan = Plan(graph, fuse, place)
     x = _array(place, np.random.default_rng(0).uniform(0.2, 0.9, length))
@@ -131,7 +131,7 @@ def _plan(place: Device, f: Callable[[Any], Any], length: int) -> Callable[[], o
 
 
 def _chain(name: str) -> Callable[[Any], Any]:
-    """Four calls of an op, with cheap ones between them that keep numbers ordinary."""
+    """Four calls of an op, with cheap ones between them that keep numbers in range."""
     op = ops[name]
 
     def f(x: Any) -> Any:
@@ -144,7 +144,7 @@ def _chain(name: str) -> Callable[[Any], Any]:
 
 
 def _statements(place: Device) -> tuple[float, dict[str, float]]:
-    """Seconds that a call of a region costs, and seconds an element by instruction."""
+    """The call overhead of a region in seconds, and seconds per element by instruction."""
     nothing = _time(place, _plan(place, lambda x: x, 16), 0.001)
     call = _time(place, _plan(place, _chain("add"), _FEW_ELEMENTS), 0.001) - nothing
     plain = _time(place, _plan(place, lambda x: x * 0.25 + 0.5, _TIMED_ELEMENTS), 0.002)
@@ -158,7 +158,7 @@ def _statements(place: Device) -> tuple[float, dict[str, float]]:
 
 
 def _rates(place: Device) -> Rates:
-    """What a device can do, measured with the cores that it has in a run."""
+    """The rates of a device, measured with the cores that it has in a run."""
     b = place.backend
     few, out = _array(place, np.ones(4)), _array(place, np.ones(4))
     call = _time(place, lambda: b.xp.add(few, few, out), 0.001) * 1.5
@@ -169,7 +169,7 @@ def _rates(place: Device) -> Rates:
 
 
 def _convolution(place: Device, rates: Rates) -> float:
-    """How many times faster than a product with as many operations a convolution is."""
+    """The speed of a convolution relative to a product with as many operations."""
     specs = [TensorSpec(s, "float32") for s in ((8, 32, 32, 32), (3, 3, 32, 32))]
     graph = trace(conv, *specs)
     rng = np.random.default_rng(0)
@@ -181,7 +181,7 @@ def _convolution(place: Device, rates: Rates) -> float:
 
 
 def _handover(places: Sequence[Device]) -> tuple[float, float]:
-    """Seconds from one device's piece to the next one's, and those that a run costs."""
+    """Seconds from one device's piece to the next one's, and the overhead of a run."""
     count = 16
     tasks = [
         executor.Task(
@@ -203,9 +203,9 @@ def _handover(places: Sequence[Device]) -> tuple[float, float]:
 
 
 def _crowd(places: Sequence[Device]) -> float:
-    """How many times longer work takes while all CPU devices are busy: they share what they have.
+    """The slowdown of work while all CPU devices are busy: they share resources.
 
-    Bounded, since what else the machine does meanwhile would be taken for it.
+    Bounded, since other load on the machine would be counted as well.
     """
     own = [p for p in places if p.backend.host]
     if len(own) < 2:
@@ -237,7 +237,7 @@ def _crowd(places: Sequence[Device]) -> float:
 
 
 def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
-    """Bytes a second between devices that share no memory, by their positions."""
+    """Bytes per second between devices without shared memory, by their indices."""
     found = []
     for i, source in enumerate(places):
         for k, target in enumerate(places):
@@ -260,7 +260,7 @@ def _machine() -> str:
 
 
 def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
-    """What ops, kernels and transfers cost on these devices.
+    """The costs of ops, kernels and transfers on these devices, as a CostModel.
 
     ``devices`` are devices or their names. Measured at the first call, in about a second, and
     kept in memory and in the user's cache folder, as compiled kernels are
@@ -278,7 +278,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
             kind = _kind(place)
             for suffix, own in rates_of(place, again and kind not in done).items():
                 rates[f"{place}{suffix}"] = own
-            done.add(kind)  # logical devices are alike
+            done.add(kind)  # logical devices are equal
         key = f"links of {', '.join([_kind(x) for x in places])} {_machine()}"
         links = remembered(key, partial(_links, places), _as_links, again)
     latency, run, crowd, pairs = links
@@ -287,7 +287,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
 
 
 def rates_of(place: Device, again: bool = False) -> dict[str, Rates]:
-    """What a device can do, measured once: by "", and by " alone" with all cores of its machine."""
+    """The rates of a device, measured once: by "", and by " alone" with all cores available."""
     key = f"rates of {_kind(place)} {_machine()}"
     with Locked(_measuring), np.errstate(all="ignore"):
         own, whole = remembered(key, partial(_both, place), _as_both, again)
@@ -295,7 +295,7 @@ def rates_of(place: Device, again: bool = False) -> dict[str, Rates]:
 
 
 def _kind(place: Device) -> str:
-    """What decides how fast a device is: logical devices of one machine are alike."""
+    """The properties that decide a device's speed: equal for logical devices of one machine."""
     if not place.backend.host:
         return str(place)
     return f"{place.type} with {executor.share_of(place)} cores {executor.mode_of(place)}"
@@ -308,7 +308,7 @@ def _both(place: Device) -> list[Any]:
 
 
 def _links(places: Sequence[Device]) -> list[Any]:
-    """Latency, what a run costs, what neighbours cost, and rates between separate memories."""
+    """Latency, run overhead, slowdown by neighbours, and rates between separate memories."""
     return [*_handover(places), _crowd(places), _bandwidth(places)]
 
 

@@ -1,7 +1,7 @@
 """Send and Recv: the two ends of an edge of a graph that crosses devices.
 
-A value is sent once to each device that needs it, and received there. Both are ops like others:
-a graph that was cut over devices is a graph, which can be checked, printed, saved and run.
+A value is sent once to each device that needs it, and received there. Both are ordinary ops:
+a graph split over devices is a graph, which can be checked, printed, saved and run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _moved(x: TensorSpec, **attributes: Any) -> Cost:
 
 
 def _spec(x: TensorSpec, device: str | None = None, **others: str) -> TensorSpec:
-    """The same on the device that receives it; all names have to be those of devices."""
+    """The same spec on the receiving device; all names must be device names."""
     for name in others.values():
         as_device(name)
     return x if device is None else TensorSpec(x.shape, x.dtype, None, as_device(device))
@@ -53,10 +53,10 @@ def _errors(name: str, **more: str) -> Any:
     reference=lambda x, target: np.array(x),
 )
 def send(xp: Any, x: Any, /, *, target: str) -> Any:
-    """The same values where they are, to be received on another device.
+    """The same values on the same device, to be received on another one.
 
-    ``x`` is a tensor, ``target`` the name of the device that receives it. Raises DeviceError
-    where there is none.
+    ``x`` is a tensor, ``target`` the name of the receiving device. Raises DeviceError
+    if there is no such device.
 
     >>> send(ef.tensor([1.0, 2.0]), target="cpu:0")
     Tensor([1., 2.], float32, cpu:0)
@@ -81,10 +81,10 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
     reference=lambda x, source, device: np.array(x),
 )
 def recv(xp: Any, x: Any, /, *, source: str, device: str) -> Any:
-    """The values that another device has sent.
+    """The values sent by another device.
 
-    ``x`` is what was sent, ``source`` the name of the device that has sent it, ``device`` of
-    the one that receives it. Raises DeviceError for a device that there is not.
+    ``x`` is the result of ``send``, ``source`` the name of the sending device, ``device`` that of
+    the receiving one. Raises DeviceError for a device that does not exist.
 
     >>> recv(send(ef.tensor([1.0]), target="cpu:0"), source="cpu:0", device="cpu:0")
     Tensor([1.], float32, cpu:0)

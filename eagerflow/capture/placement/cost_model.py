@@ -1,8 +1,8 @@
-"""What things cost: rates of devices, and predictions made of them.
+"""Cost model: rates of devices, and predictions from them.
 
-    time = call + the longer one of  work / rate  and  bytes / rate
+    time = call + max(work / rate, bytes / rate)
 
-Products have rates by their size, memory by how much is moved, element-wise ops by name.
+Products have rates by size, memory by bytes moved, elementwise ops by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eagerflow.op import Missing
 from eagerflow.ops.nn import convolution, pooling
 
 POOLING_OPS = frozenset(getattr(pooling, name).op for name in pooling.__all__)
-"""Contractions that are no products: they look at each window of an array."""
+"""Contractions that are no products: they read each window of an array."""
 _CONVOLUTION_OPS = frozenset(
     f.op  # type: ignore[attr-defined]
     for f in (
@@ -33,20 +33,20 @@ _CONVOLUTION_OPS = frozenset(
 )
 
 Points = tuple[tuple[float, float], ...]
-"""Rates at some amounts of work; between them they follow the logarithm of the amount."""
+"""Rates at some amounts of work; interpolated by the logarithm of the amount."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What one device can do.
+    """The performance of one device.
 
-    ``products`` are operations a second of matrix products, by operations of one; ``memory``
-    bytes a second, by bytes of one call; both can be given as one number. ``elements`` are
-    seconds an element of op calls by name, ``statements`` the same of the instructions of
+    ``products`` are operations per second of matrix products, by operations of one; ``memory``
+    is bytes per second, by bytes of one call; both can be a single number. ``elements`` are
+    seconds per element of op calls by name, ``statements`` the same for the instructions of
     generated kernels, where ``"add"`` stands for all that are not listed. ``call`` and
-    ``region`` are seconds that a call costs besides. ``convolution`` says how many times faster
-    than a product with as many operations a convolution with filters of 3x3 is, which takes
-    short cuts.
+    ``region`` are the overheads of calls in seconds. ``convolution`` is the speed of a convolution
+    with 3x3 filters relative to a product with as many operations; it uses faster
+    algorithms.
 
     >>> ef.capture.Rates(products=1e11, memory=1e10).call
     1e-06
@@ -61,11 +61,11 @@ class Rates:
     convolution: float = 1.0
 
     def product_rate(self, work: float) -> float:
-        """Operations a second of a product of so many."""
+        """Operations per second of a product with this many operations."""
         return _between(self.products, work)
 
     def memory_rate(self, size: float) -> float:
-        """Bytes a second of a call that moves so many."""
+        """Bytes per second of a call that moves this many bytes."""
         return _between(self.memory, size)
 
 
@@ -101,12 +101,12 @@ class CostModel:
     latency: float = 3e-5
     bandwidth: float | Mapping[tuple[str, str], float] = math.inf
     run: float = 5e-5
-    """Seconds that a run costs before its first and after its last piece."""
+    """The overhead of a run in seconds, before its first and after its last piece."""
     crowd: float = 1.0
-    """How many times longer work takes while the other devices of the machine are busy."""
+    """The slowdown of work while the other devices of the machine are busy."""
 
     def rates(self, device: str) -> Rates:
-        """The rates of a device; ArgumentError where there are none."""
+        """The rates of a device; ArgumentError if there are none."""
         found = self.devices.get(device) or self.devices.get("*")
         if found is None:
             raise ArgumentError(
@@ -117,7 +117,7 @@ class CostModel:
         return found
 
     def transfer(self, size: float, source: str, target: str) -> float:
-        """Seconds until so many bytes of one device can be used on another."""
+        """Seconds until this many bytes of one device can be used on another."""
         if source == target:
             return 0.0
         rate = self.bandwidth
@@ -130,7 +130,7 @@ class CostModel:
         return self.seconds(work_of(node), node, device, fused)
 
     def seconds(self, work: Work, node: Node, device: str, fused: bool) -> float:
-        """Seconds of a node of which it is known what it does."""
+        """Seconds of a node with known work."""
         rates = self.rates(device)
         op = node.op
         if op.views:
@@ -179,7 +179,7 @@ class CostModel:
 
 
 TYPICAL = CostModel({"*": Rates()})
-"""What is taken for the costs of devices where nothing is measured."""
+"""The default costs of devices without measurements."""
 
 
 def _has_square_filter(node: Node) -> bool:
@@ -188,7 +188,7 @@ def _has_square_filter(node: Node) -> bool:
     return any(len(shape) == 4 and shape[:2] == (3, 3) for shape in shapes)
 
 
-# What a node does --------------------------------------------------------------------------------
+# Work of nodes -----------------------------------------------------------------------------------
 
 
 class Work(NamedTuple):
@@ -200,7 +200,7 @@ class Work(NamedTuple):
 
 
 def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
-    """What a node does, from the cost that its op states; ``known`` holds that of nodes like it."""
+    """The work of a node, by its op's cost; ``known`` caches it for similar nodes."""
     key = (
         node.op.name,
         tuple([(x.shape, x.dtype) if type(x) is Value else type(x) for x in node.inputs]),
@@ -213,7 +213,7 @@ def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
     elements = float(max([v.size for v in values], default=1))
     try:
         flops = float(stated_cost(node).flops)
-    except raised_here(Exception):  # a rule that does not know such arguments stops no placement
+    except raised_here(Exception):  # an unsupported argument must not stop a placement
         flops = elements
     found = Work(flops, float(sum(nbytes(x) for x in values)), elements)
     if known is not None:
@@ -222,5 +222,5 @@ def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
 
 
 def shares_memory(source: Device, target: Device) -> bool:
-    """Whether arrays of one device can be used on another one as they are."""
+    """Whether arrays of one device can be used directly on another one."""
     return source is target or (source.backend is target.backend and source.backend.host)

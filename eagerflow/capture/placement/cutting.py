@@ -1,14 +1,14 @@
 """Cutting: a placed graph as pieces for devices, with Send and Recv on every edge between them.
 
-A piece is a run of nodes of one device that waits for nothing in between. Groups of nodes are
-looked at in the order of their begins; one begins a new piece where it needs a value that
-another device has not sent by then. A piece needs from other devices only what was begun before
-its own first group, so pieces cannot wait for each other in a circle. Where waiting for the end
-of a piece would hold up a reader elsewhere, or a link would still carry much of it then, a piece
-publishes a value: others get it as soon as it is made.
+A piece is a sequence of nodes of one device without waits in between. Groups of nodes are
+visited in the order of their start times; one starts a new piece if it needs a value that
+another device has not sent by then. A piece only needs values of other devices from groups that
+started before its own first group, so pieces cannot deadlock. If waiting for the end
+of a piece would delay a reader elsewhere, or keep a link busy for long after it, a piece
+publishes a value: others get it as soon as it is computed.
 
-What writes over a part of a Variable, and nothing else reads, is a piece of its own behind all
-others, so that it can wait for the end of the run and write where the value lies.
+A node that overwrites a part of a Variable, without other readers, is a separate piece after all
+others, so that it can wait for the end of the run and write in place.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from eagerflow.plan.plan import Plan
 from eagerflow.runtime.properties import cached_property
 from eagerflow.variable import MIN_OWNED_BYTES
 
-MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
-MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
-MIN_PUBLISHED_SECONDS = 1e-5  # that a link needs for a value, from which it leaves when it is made
+MIN_SHARED_SECONDS = 5e-5  # of a node for which other devices may run in parallel
+MIN_SLACK_SECONDS = 2e-5  # tolerated lateness of a value without starting a new piece
+MIN_PUBLISHED_SECONDS = 1e-5  # transfer time from which a value is sent as soon as it is computed
 _SEND, _RECV, _TO_DEVICE = send.op, recv.op, to_device.op  # type: ignore[attr-defined]
 
 
 class Cut(NamedTuple):
-    """A value that goes from one device to another: once for all its readers there."""
+    """A value sent from one device to another: once for all its readers there."""
 
     value: str
     source: str
@@ -56,13 +56,13 @@ class Cut(NamedTuple):
 
     @property
     def given(self) -> Value:
-        """The value where it is made."""
+        """The value on the sending device."""
         value: Value = self.sent.inputs[0]
         return value
 
     @property
     def arrived(self) -> Value:
-        """The value where it is received."""
+        """The value on the receiving device."""
         return self.received.outputs[0]
 
     def __repr__(self) -> str:
@@ -71,29 +71,29 @@ class Cut(NamedTuple):
 
 @dataclass(eq=False)
 class Piece:
-    """Nodes of one device that wait for nothing in between."""
+    """Nodes of one device without waits in between."""
 
     number: int
     device: Device
     exact: bool
     alone: bool = False
-    late: bool = False  # whether its one node's result is a Variable's new value and nothing else
+    late: bool = False  # whether its only node's result is solely a Variable's new value
     nodes: list[Node] = field(default_factory=list)
-    first: int = 0  # where its first group stands in the order of all begins
+    first: int = 0  # index of its first group by start time
     begin: float = 0.0
     end: float = 0.0
     priority: float = 0.0
     graph: Graph = None  # type: ignore[assignment]
     waits: dict[int, list[Value]] = field(default_factory=dict)
-    """Of each piece that it waits for, what it reads of it."""
+    """The pieces that it waits for, with the values that it reads from each."""
     published: tuple[Value, ...] = ()
-    """What others get before the end, in the order in which it is made."""
+    """Values sent before the end of the piece, in the order of computation."""
     memory: Mapping[Value, Callable[..., Any]] | None = None
-    """What gives the memory of some results, if they are not to lie as all others do."""
+    """Allocators for results that need special memory."""
 
     @cached_property
     def steps(self) -> Sequence[Step]:
-        """The nodes, some of them grown into regions."""
+        """The nodes, some of them fused into regions."""
         return self._steps_of(self.graph)
 
     @cached_property
@@ -113,7 +113,7 @@ class Piece:
 
     @property
     def mode(self) -> str:
-        """How it uses cores."""
+        """The mode of core usage."""
         return ALONE if self.alone else mode_of(self.device)
 
     @property
@@ -122,11 +122,11 @@ class Piece:
         return tuple(self.waits)
 
     def seconds(self, model: CostModel) -> float:
-        """What the piece takes, by a model."""
+        """The predicted time of the piece."""
         return sum(self.step_seconds(model))
 
     def remaining(self, step_seconds: Sequence[float]) -> dict[Value, float]:
-        """For each value that it publishes, the seconds from when it is made to the end."""
+        """For each published value, the seconds from its computation to the end of the piece."""
         found: dict[Value, float] = {}
         published, rest = set(self.published), 0.0
         if published:
@@ -136,7 +136,7 @@ class Piece:
         return found
 
     def step_seconds(self, model: CostModel) -> list[float]:
-        """What each of its steps takes, by a model."""
+        """The predicted times of its steps."""
         name = f"{self.device} alone" if self.alone else str(self.device)
         name = name if name in model.devices else str(self.device)
         return [model.step(step, name) for step in self.steps]
@@ -148,8 +148,8 @@ class Piece:
 class Division(NamedTuple):
     """A graph in pieces: the whole with Send and Recv in it, its pieces and its cuts.
 
-    ``output_devices`` are the devices of outputs and assigned values, ``places`` the numbers of
-    those of all values.
+    ``output_devices`` are the devices of outputs and assigned values, ``places`` the device
+    numbers of all values.
     """
 
     graph: Graph
@@ -159,23 +159,23 @@ class Division(NamedTuple):
     places: dict[Value, int]
 
 
-# Which bits depend on the number of threads ------------------------------------------------------
+# Dependence of bits on the number of threads -----------------------------------------------------
 
 
 def depends_on_threads(node: Node) -> bool:
-    """Whether the bits of a node's results may depend on the number of BLAS's threads."""
+    """Whether the bits of a node's results may depend on the number of BLAS threads."""
     threaded = node.op.threaded
     found = threaded(*node.inputs) if callable(threaded) else threaded
     return found or any(depends_on_threads(x) for x in nodes_within(*bodies_of(node.attributes)))
 
 
-# Which Variables may be written where they are ---------------------------------------------------
+# Variables that may be written in place ----------------------------------------------------------
 
 
 class LateWrite(NamedTuple):
-    """A node that writes over a part of a Variable, on its device, for its new value and no more.
+    """A node that overwrites a part of a Variable, on its device, solely for its new value.
 
-    ``moves`` would bring the new value to where it is.
+    ``moves`` are transfers of the new value to the Variable's device.
     """
 
     node: Node
@@ -184,7 +184,7 @@ class LateWrite(NamedTuple):
 
 
 def late_writes(graph: Graph, placement: Placement) -> list[LateWrite]:
-    """The writes to parts of Variables that can wait until the run is over."""
+    """The writes to parts of Variables that can be postponed to the end of the run."""
     uses = Counter([*(v for node in graph.nodes for v in node.values()), *graph.all_outputs()])
     places = {
         graph.nodes[n]: placement.group_devices[i]
@@ -211,7 +211,7 @@ def late_writes(graph: Graph, placement: Placement) -> list[LateWrite]:
 
 
 def _writes_part(node: Node, array: Value) -> bool:
-    """Whether a node writes over a part of a large array, and where can be told beforehand."""
+    """Whether a node overwrites a part of a large array at a position known in advance."""
     return (
         node.op.writes is not None
         and node.inputs[0] is array
@@ -225,7 +225,7 @@ def _writes_part(node: Node, array: Value) -> bool:
 
 
 class _Partitioner:
-    """A graph that is being cut."""
+    """Cuts a graph into pieces."""
 
     def __init__(self, graph: Graph, placement: Placement, model: CostModel, exact: bool) -> None:
         self.before = graph
@@ -235,12 +235,12 @@ class _Partitioner:
         self.devices = placement.devices
         self.nodes: list[Node] = []
         self.order = {node: n for n, node in enumerate(graph.nodes)}
-        self.numbers: dict[Node, int] = {}  # of the nodes of pieces, in the graph
+        self.numbers: dict[Node, int] = {}  # indices of the nodes of pieces, in the graph
         self.cuts: list[Cut] = []
         self.pieces: list[Piece] = []
-        self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
-        self.made_on = dict(placement.inputs)  # the numbers of the devices of all values
-        self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
+        self.new: dict[Value, Value] = {}  # values of the graph on the devices that made them
+        self.made_on = dict(placement.inputs)  # device numbers of all values
+        self.copies: dict[tuple[Value, int], Value] = {}  # values received on other devices
         self.places: dict[Value, int] = dict(placement.inputs)
         taken = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
         self.free_name = FreeNames(taken).take
@@ -255,7 +255,7 @@ class _Partitioner:
     # Pieces ----------------------------------------------------------------------------------
 
     def cut(self) -> Division:
-        """All nodes, in the order of their begins."""
+        """Divide all nodes, in the order of their start times."""
         placement = self.placement
         current: list[Piece | None] = [None] * len(self.devices)
         for at, i in enumerate(placement.schedule.order):
@@ -286,18 +286,18 @@ class _Partitioner:
             piece = Piece(len(self.pieces), self.devices[k], self.exact, late=True)
             self.pieces.append(piece)
             self._copy(node, k, piece)
-            for move in moves:  # the value is there
+            for move in moves:  # the value is on that device already
                 self.new[move.outputs[0]] = piece.nodes[0].outputs[0]
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
-        """Whether the bits of some nodes are those of eager calls only with all cores."""
+        """Whether the bits of some nodes match eager calls only with all cores."""
         if not self.exact or not self.devices[k].backend.host:
             return False
         return any(depends_on_threads(x) for x in nodes)
 
     def _needed_elsewhere(self) -> dict[Value, float]:
-        """For each value with readers on other devices, by when it has to leave."""
+        """For each value with readers on other devices, the time by which it must be sent."""
         by: dict[Value, float] = {}
         placement = self.placement
         for i, group in enumerate(placement.groups):
@@ -310,7 +310,7 @@ class _Partitioner:
         return by
 
     def _published(self, maker: dict[Value, Piece]) -> dict[Value, bool]:
-        """What leaves its piece before the end: whether it is needed by then, or is only large."""
+        """Values sent before the end of their piece: True if needed by then, False if large."""
         needed = self._needed_elsewhere()
         found = {}
         for cut in self.cuts:
@@ -328,7 +328,7 @@ class _Partitioner:
         return self.model.transfer(nbytes(value), *names)
 
     def _begins_new(self, piece: Piece, i: int, new: list[Value], alone: bool) -> bool:
-        """Whether a group cannot go on with a piece, or should not."""
+        """Whether a group cannot join a piece, or should not."""
         placement = self.placement
         schedule, k = placement.schedule, placement.group_devices[i]
         if alone != piece.alone and placement.groups[i].costs[k] > MIN_SHARED_SECONDS:
@@ -345,7 +345,7 @@ class _Partitioner:
     # Nodes -----------------------------------------------------------------------------------
 
     def _copy(self, node: Node, k: int, piece: Piece) -> None:
-        """The node on its device, with what it reads from elsewhere received."""
+        """The node on its device, with values from other devices received."""
         inputs = tuple([self.at(x, k) if type(x) is Value else x for x in node.inputs])
         made = node.like(inputs)
         made.device = str(self.devices[k])
@@ -356,7 +356,7 @@ class _Partitioner:
         piece.nodes.append(made)
 
     def at(self, value: Value, k: int) -> Value:
-        """What stands for a value on a device: sent and received once, where that is another."""
+        """The value on a device: sent and received once if made on another."""
         if value.constant is not None:
             return self._constant(value, k)
         source = self.made_on[value]
@@ -368,7 +368,7 @@ class _Partitioner:
         return found
 
     def _constant(self, value: Value, k: int) -> Value:
-        """A constant, which each device that uses it has from the start."""
+        """A constant, stored in advance on each device that uses it."""
         tensor, place = value.constant, self.devices[k]
         if tensor.device is place:
             return value
@@ -397,7 +397,7 @@ class _Partitioner:
         self.places[made.outputs[0]] = k
         return made
 
-    # The whole -------------------------------------------------------------------------------
+    # The resulting graph ---------------------------------------------------------------------
 
     def _finish(self) -> Division:
         before, placement = self.before, self.placement
@@ -414,7 +414,7 @@ class _Partitioner:
                 cell = cell.replaced({cell.assigned: self.at(cell.assigned, target)})
                 targets.append(target)
             cells.append(cell)
-        # What a node returned besides Values is as it was; the same Value may stand twice.
+        # Results other than Values are unchanged; the same Value may occur twice.
         moved = dict(zip(before.outputs, outputs, strict=True))
         results = tuple([moved.get(x, x) if type(x) is Value else x for x in before.results])
         graph = Graph(
@@ -432,7 +432,7 @@ class _Partitioner:
         return Division(graph, self.pieces, self.cuts, output_devices, self.places)
 
     def _link(self, graph: Graph) -> None:
-        """Each piece as a graph of its own, and which pieces it waits for."""
+        """Make each piece a graph of its own, and determine which pieces it waits for."""
         maker = {v: p for p in self.pieces for node in p.nodes for v in node.outputs}
         used = {*graph.all_outputs(), *(cut.given for cut in self.cuts)}
         sources = {cut.arrived: cut.given for cut in self.cuts}
@@ -440,7 +440,7 @@ class _Partitioner:
         hurried = {maker[v] for v, is_early in published.items() if is_early}
         given: dict[Piece, dict[Value, None]] = {}
         for piece in self.pieces:
-            if piece not in hurried:  # what was read last is near, in the order of the graph
+            if piece not in hurried:  # graph order keeps recently read data in the cache
                 piece.nodes.sort(key=self.numbers.__getitem__)
             read = (x for node in piece.nodes for x in node.values())
             given[piece] = dict.fromkeys(
@@ -463,5 +463,5 @@ def _plain(name: str) -> str:
 
 
 def divide(graph: Graph, placement: Placement, model: CostModel, exact: bool) -> Division:
-    """A placed graph in pieces; ``exact``: with the bits of the unpartitioned graph."""
+    """A placed graph in pieces; with ``exact``, the bits match the unpartitioned graph."""
     return _Partitioner(graph, placement, model, exact).cut()

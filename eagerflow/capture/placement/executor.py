@@ -1,15 +1,15 @@
 """The executor: one thread and one ready queue for each device, and dependency counts.
 
-A program is a list of tasks: pieces of a graph that wait for nothing in between, and transfers.
-A task is put into its device's queue when the last task that it waits for has ended, or has
-published what it waits for, so no thread ever waits for another device, and nothing can block for
-good. Of the tasks that are ready, those of earlier runs come first, then those with the most work
-behind them.
+A program is a list of tasks: pieces of a graph without waits in between, and transfers.
+A task is put into its device's queue when the last of its predecessors has ended, or has
+published the needed value, so no thread ever waits for another device, and nothing can
+deadlock. Among ready tasks, those of earlier runs come first, then those with the most
+remaining work after them.
 
-A logical CPU device is its share of the machine's cores. Where there are several, pieces run
-side by side with their own share of threads and BLAS at one thread. Products have other bits
-with other numbers of BLAS threads; so pieces whose bits have to be those of eager calls run
-``alone``: no other piece of any program runs meanwhile, and they have all cores.
+A logical CPU device is a share of the machine's cores. If there are several, pieces run
+side by side with their own share of threads and BLAS at one thread. The bits of products depend
+on the number of BLAS threads; so pieces that must match eager calls bit for bit run
+``alone``: no other piece of any program runs meanwhile, and they use all cores.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import blas, threads
 
 ALONE, SHARED, FREE = "alone", "shared", "free"
-"""How a piece uses cores: all of them, a device's share, or as it likes."""
+"""Modes of core usage: all of them, a device's share, or any."""
 
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One thing that a device does: from the arrays of some values it makes those of others."""
+    """A unit of work of a device: computes the arrays of its outputs from those of its inputs."""
 
     label: str
     device: Device
@@ -47,19 +47,19 @@ class Task:
     outputs: tuple[Hashable, ...]
     mode: str = SHARED
     priority: float = 0.0
-    """Seconds of work from its begin to the end of the run: the more, the earlier."""
+    """Seconds of work from its start to the end of the run; larger values run earlier."""
     transfer: bool = False
     nodes: tuple[str, ...] = ()
     """Names of the nodes that it computes."""
     quick: bool = False
-    """Whether it takes less time than a switch to its device's thread: others may run it too."""
+    """Whether it is shorter than a switch to its device's thread: any thread may run it."""
     published: tuple[Hashable, ...] = ()
-    """What it makes besides its outputs, and tells of on the way: the first that it is given then
-    is a function that takes the position of such a value and its array."""
+    """Values passed on before the end of the task: its call then gets, as first argument, a
+    function to call with the index of such a value and its array."""
 
 
 class Event(NamedTuple):
-    """When a task ran: seconds on the clock of ``time.perf_counter``."""
+    """The time of a task's run, in seconds on the clock of ``time.perf_counter``."""
 
     task: int
     begin: float
@@ -70,7 +70,7 @@ class Event(NamedTuple):
 
 
 def share_of(place: Device) -> int:
-    """How many of the machine's cores a device has: all, or the share of a logical one.
+    """The number of cores of a device: all, or the share of a logical one.
 
     >>> share_of(ef.devices("cpu")[0]) >= 1
     True
@@ -81,26 +81,26 @@ def share_of(place: Device) -> int:
 
 
 def cores_of(place: Device) -> set[int]:
-    """The cores that a logical device is: its share of those that the process may use.
+    """The cores of a logical device: its share of those that the process may use.
 
-    All of them where there is one device, where the system does not tell, and for a task of a
-    cluster, whose number among those of its machine is not known.
+    All of them if there is only one device, if the system does not report them, and for a task of
+    a cluster, as its index among the tasks of its machine is unknown.
     """
     if not place.backend.host or place.task or not hasattr(os, "sched_getaffinity"):
         return set()
-    cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker started by one has its cores alone
+    cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker is limited to its own cores
     share = share_of(place)
     own = cores[place.index * share : (place.index + 1) * share]
     return set(own if place.sharers > 1 and len(own) == share else cores)
 
 
 def mode_of(place: Device) -> str:
-    """How pieces use the cores of a device where bits do not matter."""
+    """The mode of pieces on a device if bits do not matter."""
     return SHARED if place.backend.host and place.sharers > 1 else FREE
 
 
 class _SharedLock:
-    """A lock for several threads together or one exclusively, which new sharers let pass first."""
+    """A shared or exclusive lock that gives priority to new shared holders."""
 
     def __init__(self) -> None:
         self._change = threading.Condition(threading.Lock())
@@ -140,11 +140,11 @@ _cores = _SharedLock()
 
 
 def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
-    """``call(*args)`` with the cores that a mode and a share stand for."""
+    """``call(*args)`` with the cores of a mode and a share."""
     if mode == FREE:
         return call(*args)
     alone = mode == ALONE
-    # Kernels that this thread calls use that many cores, and BLAS one.
+    # Kernels called by this thread use this many cores, and BLAS one.
     own = threads.Alone() if share == 1 else blas.single_threaded()
     with _cores.held(alone), nullcontext() if alone else own:
         return call(*args)
@@ -154,18 +154,18 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
 
 
 class _Worker:
-    """The thread of a device, or of the transfers to it: it takes what is ready, by priority."""
+    """The thread of a device, or of the transfers to it: runs ready tasks by priority."""
 
     def __init__(self, name: str, place: Device) -> None:
         self.place = place
-        self._inbox: SimpleQueue[Any] = SimpleQueue()  # without locks, for threads with signals
+        self._inbox: SimpleQueue[Any] = SimpleQueue()  # lock-free, for signal handlers
         self._count = count()
         self._closed = False
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
 
     def put(self, run: Any, number: int, priority: float) -> bool:
-        """Add a task that is ready; False where the thread is to end, and may not do it."""
+        """Add a ready task; False if the thread is about to end, and may not run it."""
         if not self._closed:
             self._inbox.put((run.order, -priority, next(self._count), run, number))
         return not self._closed
@@ -185,10 +185,10 @@ class _Worker:
                 if heap:
                     run, number = heapq.heappop(heap)[3:]
                     run.do(number)
-                    del run  # it holds arrays
+                    del run  # release its arrays
 
     def stop(self) -> None:
-        """Let the thread end once its queue is empty."""
+        """End the thread once its queue is empty."""
         self._closed = True
         self._inbox.put(None)
 
@@ -236,11 +236,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class Program:
-    """Tasks, each of which waits for those that make what it reads.
+    """A set of tasks with dependencies by the values that they read and make.
 
-    ``entries`` are the values that are given, ``finals`` those that are asked for; a value is
-    whatever tasks agree on. ``arrivals`` are values that others bring during a run, each at a
-    moment of its own. Several threads may run a program at once.
+    ``entries`` are the values passed in, ``finals`` the values requested; a value is
+    any key shared by the tasks. ``arrivals`` are values supplied externally during a run, each at
+    its own time. Several threads may run a program at once.
     """
 
     def __init__(
@@ -270,10 +270,10 @@ class Program:
         self.shares = {task.device: share_of(task.device) for task in tasks}
 
     def run(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
-        """The arrays of the finals from those of the entries, and when each task ran.
+        """The arrays of the finals from those of the entries, and the time of each task.
 
-        The first error of a task is raised when all tasks that had begun have ended; those that
-        had not are not begun.
+        The first error of a task is raised once all started tasks have ended; no further tasks
+        are started.
         """
         if len(self.tasks) == 1 and self.tasks[0].mode == FREE:
             return self._alone(arrays)
@@ -283,13 +283,13 @@ class Program:
             try:
                 raise one.error
             finally:
-                one.error = None  # its traceback holds the run
+                one.error = None  # its traceback refers to the run
         found = [one.values[x] for x in self.finals]
-        one.values.clear()  # a thread may still have to let go of the run
+        one.values.clear()  # a thread may not have released the run yet
         return found, one.events
 
     def _alone(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
-        """A run of the only task, in the thread that asks for it: there is nothing to overlap."""
+        """Run the only task in the calling thread: there is nothing to overlap."""
         (task,) = self.tasks
         values = dict(zip(self.entries, arrays, strict=True))
         given = [values[x] for x in task.inputs]
@@ -302,10 +302,10 @@ class Program:
 
 
 class Run(ScopeGuard):
-    """One run of a program: the arrays that there are, and how many tasks each still waits for.
+    """One run of a program: the arrays computed so far, and the pending counts of its tasks.
 
-    As a context it begins when it is entered, and is left when nothing is at work any more. A
-    program with arrivals is begun by ``acquire`` alone; then ``ended`` is called when it is over.
+    Entering it as a context starts the run, and leaving waits until all work has ended. A
+    program with arrivals is started by ``acquire`` alone; ``ended`` is called when it is over.
     """
 
     def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
@@ -313,12 +313,12 @@ class Run(ScopeGuard):
         self.values = dict(zip(program.entries, arrays, strict=True))
         self._waits = list(program.waits)
         self._readers = program.readers.copy()
-        # Tasks in queues and at work, and arrivals.
+        # Number of queued and running tasks, and pending arrivals.
         self._going = len(program.first) + len(program.arrivals)
-        self._first = deque(program.first)  # of which some are not in their queues yet
-        self._taken: dict[int, object] = {}  # an interrupt may put a task into its queue twice
+        self._first = deque(program.first)  # tasks possibly not yet in their queues
+        self._taken: dict[int, object] = {}  # an interrupt may enqueue a task twice
         self._stopped = False
-        self._lock = threading.Lock()  # of the devices' threads
+        self._lock = threading.Lock()  # shared by the devices' threads
         self._done: SimpleQueue[None] = SimpleQueue()
         self.order = next(_orders)
         self.error: BaseException | None = None
@@ -331,10 +331,10 @@ class Run(ScopeGuard):
             self._first.popleft()
 
     def release(self) -> None:
-        """Return when nothing is at work any more: until then arrays are in use."""
+        """Return when all work has ended: until then arrays are in use."""
         while self._going:
             try:
-                if self._first:  # an exception came in between: nothing more is to begin
+                if self._first:  # an exception interrupted the start: start nothing more
                     self._stopped = True
                     self.acquire()
                 self._done.get()
@@ -342,17 +342,17 @@ class Run(ScopeGuard):
                 self.error = self.error or error
 
     def _enqueue(self, number: int) -> None:
-        """Put a task that is ready into its device's queue, or run it if it is quick."""
+        """Put a ready task into its device's queue, or run it if it is quick."""
         task = self._program.tasks[number]
         if task.quick and not _cores.is_exclusive:
             with device(task.device):
                 self.do(number)
             return
         while not _worker(task.device, task.transfer).put(self, number, task.priority):
-            pass  # that thread ends, and a new one takes its place
+            pass  # that thread is ending; a new one replaces it
 
     def do(self, number: int) -> None:
-        """Run a task that is ready, and put those into their queues that have waited for it."""
+        """Run a ready task, and enqueue the tasks that become ready."""
         mine = object()
         if self._taken.setdefault(number, mine) is not mine:
             return
@@ -373,18 +373,18 @@ class Run(ScopeGuard):
         self._pass_on([] if found is None else self._finish(task, found, Event(number, begin, end)))
 
     def _publish(self, task: Task, position: int, array: Any) -> None:
-        """A task has made a value, and goes on: those begin that have waited for it alone."""
+        """Pass on a value of a running task; starts tasks that waited for it alone."""
         value = task.published[position]
         with self._lock:
             if self._readers[value]:
                 self.values[value] = array
             ready = [] if self.error is not None else self._made_ready(self._program.makers[value])
-            self._going += bool(ready)  # this task is still at work
+            self._going += bool(ready)  # the publishing task is still running
         for following in ready:
             self._enqueue(following)
 
     def arrive(self, value: Hashable, array: Any) -> None:
-        """An arrival is there: those tasks begin that have waited for it alone."""
+        """Supply an external value; starts tasks that waited for it alone."""
         number, mine = self._program.makers[value], object()
         if self._taken.setdefault(number, mine) is mine:
             with self._lock:
@@ -394,11 +394,11 @@ class Run(ScopeGuard):
             self._pass_on(ready)
 
     def cancel(self, error: BaseException) -> None:
-        """Begin nothing more, and wait for no arrival: the run ends with this error."""
+        """End the run with this error: start no further tasks, and wait for no arrivals."""
         self._fail(error)
 
     def ended(self) -> None:
-        """Nothing is at work any more: called once, by the last one."""
+        """Signal the end of the run: called once, by the last task or arrival."""
         self._done.put(None)
 
     def _pass_on(self, ready: list[int]) -> None:
@@ -408,7 +408,7 @@ class Run(ScopeGuard):
             self._leave()
 
     def _finish(self, task: Task, found: Sequence[Any], event: Event) -> list[int]:
-        """Keep what a task has made; the numbers of the tasks that are ready now."""
+        """Store the results of a task; returns the tasks that are ready now."""
         with self._lock:
             for x, array in zip(task.outputs, found, strict=True):
                 if self._readers[x]:
@@ -416,12 +416,12 @@ class Run(ScopeGuard):
             for x in task.inputs:
                 self._readers[x] -= 1
                 if not self._readers[x]:
-                    del self.values[x]  # its memory is free
+                    del self.values[x]  # free its memory
             self.events.append(event)
             return self._made_ready(event.task)
 
     def _made_ready(self, maker: int) -> list[int]:
-        """The tasks that have waited for this maker as the last one; the lock is held."""
+        """The tasks that become ready through this maker; the lock is held."""
         ready = []
         for number in self._program.follows[maker]:
             self._waits[number] -= 1
@@ -432,7 +432,7 @@ class Run(ScopeGuard):
         return ready
 
     def _fail(self, error: BaseException) -> None:
-        """Note the first error; arrivals that are not there yet are waited for no more."""
+        """Record the first error; stop waiting for pending arrivals."""
         with self._lock:
             if self.error is None:
                 self.error = error
@@ -442,7 +442,7 @@ class Run(ScopeGuard):
                 self._leave()
 
     def _leave(self) -> None:
-        """A task has ended that made no other one ready."""
+        """Count the end of a task that made no other task ready."""
         with self._lock:
             self._going -= 1
             over = not self._going

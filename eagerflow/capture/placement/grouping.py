@@ -1,8 +1,8 @@
 """Groups: nodes that are placed together, as one generated kernel computes them.
 
-Regions are grown as plans grow them. One may hold nodes that have nothing to do with each other
-but that they read the same array; these need not be on one device, so each connected part of a
-region is a group of its own. All other nodes stand alone.
+Regions are formed as in plans. A region may hold nodes that are unrelated except
+that they read the same array; these need not be on one device, so each connected part of a
+region is a separate group. All other nodes stand alone.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
-NEGLIGIBLE_RATIO = 16  # a value so many times smaller than a region's largest has no weight
+NEGLIGIBLE_RATIO = 16  # a value smaller than a region's largest by this factor is ignored
 
 
 class Group(NamedTuple):
-    """Nodes by their position, what they read from elsewhere, what they make, and their costs.
+    """Nodes by index, their inputs from other groups, their results, and their costs.
 
     ``costs`` are seconds on each device.
     """
@@ -33,15 +33,15 @@ class Group(NamedTuple):
 
 
 def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -> list[Group]:
-    """The groups of a graph, each after those that make what it reads.
+    """The groups of a graph, in topological order.
 
-    ``names`` are those of the devices; without ``fused`` each node stands alone. The time is
-    that of growing the regions.
+    ``names`` are those of the devices; without ``fused`` each node stands alone. The running time
+    is that of forming the regions.
     """
-    works: dict[Any, Work] = {}  # of nodes that look alike
+    works: dict[Any, Work] = {}  # by similar node
     numbers = {node: i for i, node in enumerate(graph.nodes)}
     grouped: set[int] = set()
-    found: list[tuple[list[int], list[float]]] = []  # nodes of groups, and what these cost
+    found: list[tuple[list[int], list[float]]] = []  # nodes of groups, and their costs
     for step in fuse(graph) if fused else ():
         if not isinstance(step, FusedKernel):
             continue
@@ -78,7 +78,7 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
 
 
 def _parts(nodes: Sequence[Node]) -> list[list[Node]]:
-    """The connected parts of some nodes, by what they read of each other."""
+    """The connected parts of some nodes, by data dependencies."""
     above: dict[Node, Node] = {}
 
     def root(node: Node) -> Node:
@@ -100,9 +100,9 @@ def _parts(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _peeled(part: list[Node]) -> list[list[Node]]:
-    """A part, and the small nodes that end it if they wait for something that others compute.
+    """A part, with small final nodes split off if they wait for results of other parts.
 
-    Else two chains that are reduced and then added, say, would have to run one after the other.
+    Otherwise two chains that are reduced and then added, say, would have to run sequentially.
     """
     own = {v for node in part for v in node.outputs}
     large = max(v.size for v in own)
@@ -121,7 +121,7 @@ def _peeled(part: list[Node]) -> list[list[Node]]:
 
 
 def _ordered(groups: list[Group]) -> list[Group]:
-    """Groups in an order in which they can run, as near to that of their first nodes as can be."""
+    """Groups in a valid order of execution, as close to that of their first nodes as possible."""
     makers = {v: i for i, group in enumerate(groups) for v in group.made}
     waits = [0] * len(groups)
     readers: list[list[int]] = [[] for _ in groups]

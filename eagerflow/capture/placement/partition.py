@@ -40,15 +40,15 @@ from eagerflow.runtime.properties import cached_property
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable, assign_together, read_together
 
-DEFAULT_SIZE = 32  # of a named dimension that no size is given for
-MAX_KEPT_RUNS = 64  # whose times are kept
+DEFAULT_SIZE = 32  # of a named dimension without a given size
+MAX_KEPT_RUNS = 64  # number of runs with stored times
 
 
 class _Ready(NamedTuple):
     """A graph in pieces for given sizes, and the program of them.
 
-    ``known`` are the arrays of finals that are constants, which are given after the entries, and
-    ``shared`` the numbers of inputs that results may share memory with.
+    ``known`` are the arrays of finals that are constants, passed after the entries, and
+    ``shared`` the indices of inputs that results may share memory with.
     """
 
     division: Division
@@ -62,13 +62,13 @@ class Partition:
     """A graph over several devices; made by ``ef.capture.partition``.
 
     ``print(plan)`` shows each device's nodes with Send and Recv and the costs, ``plan.cuts``
-    lists what crosses devices, ``plan.explain(node)`` says why a node is where it is. Called
-    with arguments like the traced function's, or with ``run``, it computes what the graph does,
+    lists values that cross devices, ``plan.explain(node)`` gives the reason for a node's device.
+    Called with arguments like the traced function's, or with ``run``, it computes the graph,
     with ``numerics="exact"`` bit for bit. Several threads may run it at once.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
     >>> ef.capture.partition(graph, ["cpu:0"]).explain("x")
-    'cpu:0: the input x comes there, as nothing is said of it'
+    'cpu:0: the input x is sent there by default'
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Partition:
         self._graph = self._concrete(self.sizes)
         self.placement: Placement = placed(self._graph, self.devices, self._model, not self._exact)
 
-    # Making ----------------------------------------------------------------------------------
+    # Construction ----------------------------------------------------------------------------
 
     @property
     def _exact(self) -> bool:
@@ -113,12 +113,12 @@ class Partition:
 
     @cached_property
     def costs(self) -> CostModel:
-        """The model of costs: the one given, or what was measured on this machine."""
+        """The cost model: the one given, or one measured on this machine."""
         return calibrate(self.devices) if self._given is None else self._given
 
     @property
     def _model(self) -> CostModel:
-        # With one device there is nothing to choose, and nothing needs to be measured.
+        # With one device there is no choice, and nothing needs to be measured.
         return self.costs if len(self.devices) > 1 else self._given or TYPICAL
 
     def _ready(self, sizes: dict[str, int]) -> _Ready:
@@ -148,19 +148,19 @@ class Partition:
 
     @property
     def division(self) -> Division:
-        """The graph in pieces, for the sizes that the plan was made for."""
+        """The graph in pieces, for the default sizes of the plan."""
         return self._own.division
 
-    # Looking ---------------------------------------------------------------------------------
+    # Inspection ------------------------------------------------------------------------------
 
     @property
     def cuts(self) -> list[Cut]:
-        """What crosses devices: value, source, target and bytes, once for each target."""
+        """Values that cross devices: value, source, target and bytes, once for each target."""
         return list(self.division.cuts)
 
     @property
     def pieces(self) -> list[Piece]:
-        """Runs of nodes of one device that wait for nothing in between."""
+        """Sequences of nodes of one device without waits in between."""
         return list(self.division.pieces)
 
     @property
@@ -179,14 +179,14 @@ class Partition:
         return cost_report(self._graph, self.division, self.costs, self.devices)
 
     def device_of(self, node: Any) -> Device:
-        """The device of a node, or of the value of a name."""
+        """The device of a node, or of a value by name."""
         return self.devices[self._found(node)[0]]
 
     def explain(self, node: Any) -> str:
-        """Why a node is where it is: ``"cpu:1: pinned by ef.device at train.py:12"``.
+        """The reason for a node's device: ``"cpu:1: pinned by ef.device at train.py:12"``.
 
-        ``node`` is a Node, a Value, a Variable, or the name of a node or value. SessionError for
-        what is not part of the graph.
+        ``node`` is a Node, a Value, a Variable, or the name of a node or value. SessionError if it
+        is not part of the graph.
         """
         number, words = self._found(node)
         return f"{self.devices[number]}: {words}"
@@ -203,7 +203,7 @@ class Partition:
             number = names[name]
             return self.placement.nodes[number], self.placement.reasons[number]
         if any(own.name == name for own in self.graph.nodes):
-            words = "it is not computed: passes have found it elsewhere, or nothing needs it"
+            words = "it is not computed: passes have merged it with another, or nothing needs it"
             return self.placement.default, words
         raise SessionError(
             f"{graph.name} has no node {name!r}",
@@ -220,10 +220,10 @@ class Partition:
             return self.placement.default, f"{value.name} is a constant: each device has it"
         number = next(k for v, k in self.placement.inputs.items() if v.name == value.name)
         if any(cell.value.name == value.name for cell in self.graph.cells):
-            return number, f"the Variable {value.name} lies there"
+            return number, f"the Variable {value.name} is there"
         if value.device is not None:
-            return number, f"the input {value.name} is said to lie there"
-        return number, f"the input {value.name} comes there, as nothing is said of it"
+            return number, f"the input {value.name} is declared there"
+        return number, f"the input {value.name} is sent there by default"
 
     def source(self) -> str:
         """The programs of all pieces as text, with the user's line beside each step."""
@@ -256,21 +256,21 @@ class Partition:
     # Running ---------------------------------------------------------------------------------
 
     def checked(self, inputs: Sequence[Any]) -> list[Any]:
-        """``inputs`` as what ``run`` takes; ShapeError or DTypeError where they do not fit."""
+        """``inputs`` in the form for ``run``; ShapeError or DTypeError if they do not fit."""
         return self._replay.checked(inputs)
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor]:
-        """The outputs for these Tensors or arrays; then the Variables have their new values.
+        """The outputs for these Tensors or arrays; afterwards the Variables have their new values.
 
-        ``inputs`` fit the graph's inputs: nothing is checked here. Where a node fails, what has
-        not begun is not begun, the Variables stay as they were, and the error names the line.
+        ``inputs`` must fit the graph's inputs: they are not checked. If a node fails, no further
+        work starts, the Variables keep their values, and the error names the line.
         """
         cells = self.graph.cells
         tensors = read_together([cell.variable for cell in cells])
         arrays = [x._array if type(x) is Tensor else x for x in inputs]
         arrays += [t._array for t in tensors]
         ready = self._ready(self.sizes_of(arrays))
-        for i in ready.shared:  # arrays of callers may change later
+        for i in ready.shared:  # callers may change their arrays later
             if type(inputs[i]) is not Tensor or is_shared(arrays[i]):
                 arrays[i] = copied_alike(arrays[i])
         self._receive(arrays)
@@ -285,7 +285,7 @@ class Partition:
         ]
         assigned = [cell.variable for cell in cells if cell.assigned is not None]
         count = len(made)
-        del arrays, tensors  # only the Variables are to hold what is written over
+        del arrays, tensors  # only the Variables may refer to values overwritten in place
         _assign(assigned, found[count:], places[count:])
         return made
 
@@ -294,7 +294,7 @@ class Partition:
         return self._replay.sizes(arrays) if self.sizes else self.sizes
 
     def _receive(self, arrays: list[Any]) -> None:
-        """Bring the entries to where the plan has them."""
+        """Move the entries to their planned devices."""
         for i, k in enumerate(self.placement.inputs.values()):
             place = self.devices[k]
             backend = place.backend
@@ -302,7 +302,7 @@ class Partition:
                 arrays[i] = backend.receive(arrays[i], place.index)
 
     def __call__(self, *args: Any) -> Any:
-        """The results for arguments like the traced function's, in the nest that it returned.
+        """The results for arguments like the traced function's, in the nest of its result.
 
         Raises ArgumentError, ShapeError or DTypeError for arguments that do not fit. Under a tape
         the graph is recorded node by node, on the devices of the arguments.
@@ -320,10 +320,10 @@ class Partition:
         return self._last
 
     def compare(self) -> Comparison:
-        """Predicted against measured times, of each piece and of the whole.
+        """Predicted and measured times, of each piece and of the whole.
 
-        The first run, in which memory and code are touched for the first time, does not count
-        where there are others. SessionError before a run.
+        The first run, with cold memory and code, is excluded
+        if there are others. SessionError before a run.
         """
         ready, _ = self._last_run("compare", "plan(*args) a few times")
         runs = [(seconds, events) for own, seconds, events in self._times if own is ready]
@@ -343,7 +343,7 @@ class Partition:
     def timeline(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """The last run as a Chrome trace, written to ``path`` if that is given.
 
-        One row for each device, with arrows for what is sent. SessionError before a run.
+        One row for each device, with arrows for sent values. SessionError before a run.
         """
         ready, events = self._last_run("timeline", "plan(*args) first")
         found = timeline(ready.program, events, ready.arrows)
@@ -353,7 +353,7 @@ class Partition:
 
 
 def _assign(variables: Sequence[Variable], values: Sequence[Any], places: Sequence[Device]) -> None:
-    """Give Variables new values, or what is to be written over their values, all in one moment."""
+    """Assign new values, or pending partial writes, to Variables in one commit."""
     new = dict(zip(variables, zip(values, places, strict=True), strict=True))
     parts = {v: x for v, (x, _) in new.items() if type(x) is PartWrite}
     whole = [v for v in new if v not in parts]
@@ -365,15 +365,15 @@ def _assign(variables: Sequence[Variable], values: Sequence[Any], places: Sequen
 
 
 def _as_held(variable: Variable, array: Any, place: Device) -> Tensor:
-    """A new value of a Variable: on its own device, where that needs no copy."""
+    """A new value of a Variable: on its own device, if that needs no copy."""
     kind = variable.current._kind
     return new_tensor(array, kind if shares_memory(place, kind.device) else place.kind(kind.dtype))
 
 
 def _with_free_fills(graph: Graph) -> Graph:
-    """The graph with ones and zeros that wait for no array of their shape.
+    """The graph with ones and zeros that do not depend on the array of their shape.
 
-    A kernel may hold both the array and what reads the ones: each would wait for the other.
+    A kernel may compute that array and also read the ones: each would wait for the other.
     """
     new: dict[Value, Value] = {}
     nodes = []
@@ -389,9 +389,9 @@ def _with_free_fills(graph: Graph) -> Graph:
 
 
 def _program(division: Division, devices: Sequence[Device]) -> _Ready:
-    """The tasks of a graph in pieces: the pieces, then transfers where no memory is shared."""
+    """The tasks of a graph in pieces: the pieces, and transfers between separate memories."""
     numbers = {str(d): d for d in devices}
-    same: dict[Value, Value] = {}  # of what is received, the value that has its memory
+    same: dict[Value, Value] = {}  # by received value: the value with its memory
     transfers = []
     for cut in division.cuts:
         place = numbers[cut.target]
@@ -430,9 +430,9 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
 
 
 def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
-    """A piece as a task of a program, in which its inputs and outputs are these values.
+    """A piece as a task of a program, with these values as its inputs and outputs.
 
-    That of a late piece gives a PartWrite, where this machine can do it.
+    The task of a late piece returns a PartWrite, if this machine supports it.
     """
     names = dict(zip(piece.graph.outputs, outputs, strict=True))
     published = set(piece.published)
@@ -452,8 +452,8 @@ def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashab
 
 
 def _run(plan: Plan, at_end: Sequence[int], arrays: Sequence[Any]) -> Sequence[Any]:
-    """What is not published is given when the piece is over."""
-    found = plan.run(arrays)  # which is another method while there is a profile
+    """The results of a piece that are returned at its end, without published ones."""
+    found = plan.run(arrays)  # replaced by another method during a profile
     return found if len(at_end) == len(found) else [found[i] for i in at_end]
 
 
@@ -462,11 +462,11 @@ def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:
     return [place.backend.receive(x, place.index) for x in arrays]
 
 
-# Words -------------------------------------------------------------------------------------------
+# Text --------------------------------------------------------------------------------------------
 
 
 def _listing(plan: Partition) -> list[str]:
-    """Each device with what lies there, its pieces, and what it sends and receives."""
+    """Each device with its entries, its pieces, and the values that it sends and receives."""
     division = plan.division
     graph = division.graph
     lines = [f"partition of {graph.name} over {', '.join(map(str, plan.devices))}"]
@@ -515,7 +515,7 @@ def _row(node: Node) -> str:
 
 
 def _aligned(rows: list[str]) -> list[str]:
-    """Lines with what comes after a mark below each other."""
+    """Lines with the texts after a mark aligned."""
     width = min(max((len(r.partition("\0")[0]) for r in rows if "\0" in r), default=0), 88)
     found = []
     for row in rows:
@@ -525,7 +525,7 @@ def _aligned(rows: list[str]) -> list[str]:
 
 
 def _ends(graph: Graph, division: Division, k: int) -> list[str]:
-    """What leaves from a device: results, and new values of Variables."""
+    """The values that leave a device: results, and new values of Variables."""
     found = []
     for name, v in zip(graph.outputs.names, graph.outputs, strict=True):
         if division.places.get(v, 0) == k:
@@ -544,13 +544,13 @@ def partition(
     sizes: dict[str, int] | None = None,
     costs: CostModel | None = None,
 ) -> Partition:
-    """A graph over several devices, placed by pins, by what belongs together, and by cost.
+    """A graph over several devices, placed by pins, by locality, and by cost.
 
     ``devices`` are devices or their names; ``numerics`` is as for ``ef.function``: with
     ``"exact"`` results have the bits of the unpartitioned graph; ``sizes`` are numbers for named
-    dimensions that the placement is made for (32 where nothing is said); ``costs`` is a
+    dimensions that the placement is made for (32 by default); ``costs`` is a
     CostModel, measured on this machine if not given. Raises PlacementError for pins that cannot
-    be kept.
+    be satisfied.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
     >>> plan = ef.capture.partition(graph, ["cpu:0"])

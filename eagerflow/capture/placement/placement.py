@@ -1,11 +1,11 @@
 """Placement: the device of every node of a graph, and why.
 
-First come pins: what stands inside ``with ef.device(...)``, what names a device, where inputs
-and Variables lie. Then what belongs together: a Variable's new value is computed where it
-lies, and cheap nodes go where their largest argument is. All else goes where it ends earliest,
-with the nodes that have the longest way to the end first (Topcuoglu, Hariri and Wu, "HEFT",
-IEEE Transactions on Parallel and Distributed Systems 13, 2002). Where no such plan is faster,
-all that is free stays on one device. The time is that of sorting the nodes.
+First come pins: nodes inside ``with ef.device(...)``, device arguments, the devices of inputs
+and Variables. Then locality: a Variable's new value is computed on its device,
+and cheap nodes follow their largest argument. All other nodes go where they finish earliest,
+in the order of their longest path to the end (Topcuoglu, Hariri and Wu, "HEFT",
+IEEE Transactions on Parallel and Distributed Systems 13, 2002). If that is no faster,
+all free nodes stay on one device. The running time is that of sorting the nodes.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import to_device
 
 _TO_DEVICE = to_device.op  # type: ignore[attr-defined]
-_MAX_SINGLE_DEVICES = 4  # that are tried out as the only one for what is free
-_MAX_NAMED_DEVICES = 6  # in an error
+_MAX_SINGLE_DEVICES = 4  # tried as the only device for free nodes
+_MAX_NAMED_DEVICES = 6  # listed in an error
 
 
 class Placement(NamedTuple):
     """The device of each node of a graph, and of each input and Variable, by its number.
 
-    ``groups`` are nodes that were placed together, in an order in which they can run, and
-    ``group_devices`` their devices; ``ranks`` are seconds from a group's begin to the end of the
-    longest way from it. Results come back to the device ``default``.
+    ``groups`` are nodes that were placed together, in a valid order of execution, and
+    ``group_devices`` their devices; ``ranks`` are seconds from a group's start to the end of the
+    longest path from it. Results return to the device ``default``.
     """
 
     devices: tuple[Device, ...]
@@ -52,7 +52,7 @@ class Placement(NamedTuple):
 
 
 def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
-    """The devices that a graph is to be placed on; PlacementError where there is none such."""
+    """The devices for a graph; PlacementError if one does not exist."""
     listed = [names] if isinstance(names, str | Device) else list(names)
     words = "a graph cannot be placed there"
     found = [_existing(name, words, op="partition", argument="devices") for name in listed]
@@ -68,7 +68,7 @@ def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
 
 
 def _existing(name: Any, words: str, **more: str | None) -> Device:
-    """The device of a name; PlacementError, with some words before it, where there is none."""
+    """The device of a name; PlacementError, introduced by ``words``, if it does not exist."""
     try:
         return as_device(name)
     except raised_here(DeviceError) as error:
@@ -81,7 +81,7 @@ def _existing(name: Any, words: str, **more: str | None) -> Device:
 
 
 class _Pins:
-    """What is said about places in a graph."""
+    """The pins of a graph."""
 
     def __init__(self, graph: Graph, devices: Sequence[Device]) -> None:
         self.graph = graph
@@ -90,17 +90,17 @@ class _Pins:
         self.default_name = str(_default_device(graph))
         self.default = self._numbers.get(self.default_name, 0)
         if all(d.task for d in devices):
-            # Where the tasks of a cluster are all there is, it says nothing that a value is here.
+            # If all devices are tasks of a cluster, a value being on this machine is no constraint.
             self._numbers |= dict.fromkeys(map(str, all_devices()), self.default)
         self.inputs = {
             v: self.default
             if v.device is None
-            else self.number(v.device, v.name, "", "it lies there")
+            else self.number(v.device, v.name, "", "it is there")
             for v in graph.all_inputs()
         }
 
     def number(self, name: str, what: str, at: str, how: str) -> int:
-        """The device that a pin names; PlacementError with the place where it is not listed."""
+        """The device number of a pin; PlacementError with its location if it is not listed."""
         found = self._numbers.get(name)
         if found is not None:
             return found
@@ -120,7 +120,7 @@ class _Pins:
         return found
 
     def node(self, node: Node) -> tuple[int, str] | None:
-        """Where a node is pinned to, and by what."""
+        """The device number that a node is pinned to, and the reason."""
         own = self._own(node)
         found = {} if own is None else {own[0]: own[1]}
         if node.op.family == "control":
@@ -140,7 +140,7 @@ class _Pins:
         if isinstance(named, str) and node.op is _TO_DEVICE:
             device, how = named, "pinned by .to"
         elif isinstance(named, str) and named != self.default_name:
-            # The default's name says no more than that nothing was said.
+            # The default device carries no information.
             device, how = named, "pinned by its device argument"
         elif node.device is not None:
             device, how = node.device, "pinned by ef.device"
@@ -161,7 +161,7 @@ class _Pins:
 
 
 def _default_device(graph: Graph) -> Device:
-    """Where values were thought to be while the graph was traced."""
+    """The assumed device of values while the graph was traced."""
     for value in (*graph.all_inputs(), *(v for n in graph.nodes[:8] for v in n.outputs)):
         device = getattr(value.owner, "device", None)
         if isinstance(device, Device):
@@ -173,7 +173,7 @@ def _default_device(graph: Graph) -> Device:
 
 
 class _Placing:
-    """A graph on its way to a placement: positions of makers and readers, costs, decisions."""
+    """A placement in progress: positions of makers and readers, costs, decisions."""
 
     def __init__(
         self, graph: Graph, devices: tuple[Device, ...], model: CostModel, fused: bool
@@ -199,26 +199,26 @@ class _Placing:
         return self.model.transfer(self.bytes[value], self.names[source], self.names[target])
 
     def _ranks(self) -> list[float]:
-        """Seconds from each group's begin to the end of the longest way from it."""
+        """Seconds from each group's start to the end of the longest path from it."""
         count = len(self.devices)
         ranks = [0.0] * len(self.groups)
         for i in range(len(ranks) - 1, -1, -1):
             after = max([ranks[k] for k in self.readers[i]], default=0.0)
             ranks[i] = sum(self.groups[i].costs) / count + after
-        # A view costs as good as nothing, and another device may wait for it: it is made as soon
-        # as it can be, not behind products that have a longer way to the end.
+        # A view is nearly free, and another device may wait for it: it is made as early as
+        # possible, not after products with a longer path to the end.
         for i, group in enumerate(self.groups):
             if all(self.graph.nodes[number].op.views for number in group.nodes):
                 makers = [ranks[self.makers[x]] for x in group.given if x in self.makers]
                 ranks[i] = min(makers, default=max(ranks))
         return ranks
 
-    # What is said ------------------------------------------------------------------------------
+    # Pins and locality -------------------------------------------------------------------------
 
     def fix(self) -> None:
-        """Pins, and what belongs together."""
+        """Apply pins and locality."""
         for i, group in enumerate(self.groups):
-            found = self.pins.node(self.graph.nodes[group.nodes[0]])  # all of them say the same
+            found = self.pins.node(self.graph.nodes[group.nodes[0]])  # the pins of a group agree
             if found is not None:
                 self.where[i], self.reasons[i] = found
         for cell in self.graph.cells:
@@ -227,12 +227,12 @@ class _Placing:
                 number = self.pins.inputs[cell.value]
                 self.where[maker] = number
                 self.reasons[maker] = (
-                    f"beside {cell.name}, which lies on {self.names[number]} and is "
+                    f"beside {cell.name}, which is on {self.names[number]} and is "
                     "assigned the result"
                 )
 
     def _maker(self, value: Value | None) -> int | None:
-        """The node that computes what is assigned, before it is moved to its Variable."""
+        """The node that computes an assigned value, before any move to its Variable's device."""
         while value is not None:
             node = value.node
             if node is None or node.op is not _TO_DEVICE:
@@ -241,7 +241,7 @@ class _Placing:
         return None
 
     def follow(self, i: int, device_of: dict[Value, int]) -> tuple[int, str] | None:
-        """Beside the largest argument, where that costs less than to move it."""
+        """Beside the largest argument, if that is cheaper than moving it."""
         given = self.groups[i].given
         if not given:
             return None
@@ -256,10 +256,10 @@ class _Placing:
             return None
         return device, f"beside {largest.name}, whose {bytes_text(size, '.4g')} it reads"
 
-    # What is free ------------------------------------------------------------------------------
+    # Free nodes --------------------------------------------------------------------------------
 
     def earliest(self) -> None:
-        """All other nodes, each where it ends earliest."""
+        """Place all other nodes, each where it finishes earliest."""
         count = len(self.devices)
         free_at = [0.0] * count
         ends = [0.0] * len(self.groups)
@@ -292,7 +292,7 @@ class _Placing:
         self._place_late(late)
 
     def _arrivals(self, i: int, device_of: dict[Value, int], ends: list[float]) -> list[float]:
-        """When all that a group reads can be there, for each device."""
+        """The earliest arrival of all inputs of a group, for each device."""
         found = []
         for k in range(len(self.devices)):
             latest = 0.0
@@ -313,7 +313,7 @@ class _Placing:
         return f"earliest finish: {seconds_text(found[target])}{against}"
 
     def _place_late(self, late: list[int]) -> None:
-        """Nodes without arguments, beside the first that reads them."""
+        """Place nodes without arguments beside their first reader."""
         for i in late:
             reader = next((k for k in self.readers[i] if self.where[k] is not None), None)
             if reader is None:
@@ -325,7 +325,7 @@ class _Placing:
                 self.reasons[i] = f"beside {name}, which reads it"
 
     def schedule(self, where: Sequence[int]) -> Schedule:
-        """When each group runs, those with the longest way to the end first."""
+        """The schedule of all groups, with the longest paths to the end first."""
         arrivals = [0.0] * len(self.groups)
         follows: list[dict[int, float]] = [{} for _ in self.groups]
         for i, group in enumerate(self.groups):
@@ -340,7 +340,7 @@ class _Placing:
         return list_schedule(where, seconds, self.ranks, follows, arrivals)
 
     def result(self) -> Placement:
-        """The placement by earliest finish, or on one device where that is as fast."""
+        """The placement by earliest finish, or on one device if that is as fast."""
         self.fix()
         fixed, fixed_reasons = list(self.where), list(self.reasons)
         self.earliest()
@@ -356,8 +356,8 @@ class _Placing:
                 if found.seconds <= best.seconds * (1 - 1e-9):
                     best, where = found, whole
                     words = (
-                        f"with all that is free: the whole takes {seconds_text(found.seconds)} so, "
-                        f"and {seconds_text(split)} where each node goes to its earliest finish"
+                        f"with all free nodes: the whole takes {seconds_text(found.seconds)}, "
+                        f"and {seconds_text(split)} if each node goes to its earliest finish"
                     )
                     reasons = [reason or words for reason in fixed_reasons]
         node_devices = [0] * len(self.graph.nodes)
@@ -379,17 +379,17 @@ class _Placing:
 
 
 def placed(graph: Graph, devices: Iterable[Any], model: CostModel, fused: bool = True) -> Placement:
-    """The device of every node of a graph whose sizes are all known, and why.
+    """The device of every node of a graph of known sizes, with reasons.
 
-    ``devices`` are devices or names, ``model`` tells what things cost; ``fused`` says that
-    neighbours become one kernel where they can. Raises PlacementError for a pin to a device that
+    ``devices`` are devices or names, ``model`` predicts costs; with ``fused``,
+    neighbours become one kernel if possible. Raises PlacementError for a pin to a device that
     is not listed or does not exist, and for pins that contradict each other.
     """
     return _Placing(graph, as_devices(devices), model, fused).result()
 
 
 def moved(placement: Placement, graph: Graph, other: Graph) -> Placement:
-    """The placement of a graph as one of another, which differs in sizes alone."""
+    """The placement of a graph, transferred to one that differs in sizes only."""
     values = dict(zip(graph.all_inputs(), other.all_inputs(), strict=True))
     for one, two in zip(graph.nodes, other.nodes, strict=True):
         values.update(zip(one.outputs, two.outputs, strict=True))

@@ -15,14 +15,14 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
-WORTHWHILE_RATIO = 0.95  # of one device's time, below which several are said to be worth it
+WORTHWHILE_RATIO = 0.95  # largest time relative to one device that counts as worthwhile
 
 
 class CostReport(NamedTuple):
-    """What a partition costs, by the model of costs.
+    """The predicted costs of a partition.
 
-    ``seconds`` is the time of a run, ``one`` that on the fastest device alone, ``alone`` which
-    that is; ``work`` are seconds of work of each device, ``peak`` the most bytes at once.
+    ``seconds`` is the time of a run, ``one`` that on the fastest single device, ``alone`` that
+    device; ``work`` is the seconds of work of each device, ``peak`` the peak number of bytes.
     """
 
     pieces: dict[str, int]
@@ -57,7 +57,7 @@ class CostReport(NamedTuple):
         elif self.worth:
             lines.append(f"  worth it: {self.one / self.seconds:.2f} times as fast as one device")
         else:
-            lines.append(f"  not worth it: {self.alone} alone would do")
+            lines.append(f"  not worth it: {self.alone} alone is enough")
         return "\n".join(lines)
 
 
@@ -68,7 +68,7 @@ def _several(count: int, what: str) -> str:
 def predicted(
     pieces: Sequence[Piece], step_seconds: Sequence[Sequence[float]], model: CostModel
 ) -> float:
-    """Seconds of a run, if each device takes its ready piece with the most work behind it."""
+    """Seconds of a run in which each device runs its ready piece with the most remaining work."""
     numbers = {place: k for k, place in enumerate(dict.fromkeys(p.device for p in pieces))}
     alone = {p.number for p in pieces if p.alone}
     crowd = model.crowd if len(numbers) > 1 else 1.0
@@ -76,7 +76,7 @@ def predicted(
     follows: list[dict[int, float]] = [{} for _ in pieces]
     for p in pieces:
         for before, values in p.waits.items():
-            # Only another device has to be told that a piece has ended, or made what it publishes.
+            # Only other devices need a notification of a piece's end, or of its published values.
             told = pieces[before].device is not p.device
             early = min(remaining[before].get(v, 0.0) for v in values)
             early *= 1.0 if before in alone else crowd
@@ -93,7 +93,7 @@ def predicted(
 
 
 def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
-    """The most bytes of values on a device: what it holds from the start, makes and receives."""
+    """The peak bytes of values on a device: initial, computed and received ones."""
     graph, places = division.graph, division.places
     held = {v for v in graph.all_inputs() if places[v] == device}
     kept = {v for v in graph.all_outputs() if places.get(v) == device}
@@ -113,7 +113,7 @@ def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
 def cost_report(
     graph: Graph, division: Division, model: CostModel, devices: Sequence[Device]
 ) -> CostReport:
-    """What a graph in pieces costs, by the model."""
+    """The predicted costs of a graph in pieces."""
     pieces = division.pieces
     step_seconds = [p.step_seconds(model) for p in pieces]
     names = [str(d) for d in devices]

@@ -1,4 +1,4 @@
-"""List scheduling: when tasks run, if each device takes the ready one with the highest priority."""
+"""List scheduling: a schedule in which each device runs its ready task of highest priority."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Schedule(NamedTuple):
-    """When tasks run, by a model: their numbers in order of begin, begins, ends, and the end."""
+    """A predicted schedule: task numbers in order of start, start and end times, and the total."""
 
     order: list[int]
     begins: list[float]
@@ -24,11 +24,11 @@ def list_schedule(
     arrivals: Sequence[float],
     alone: Container[int] = (),
 ) -> Schedule:
-    """When each task runs: one at a time on its device, after those that it waits for.
+    """The schedule: one task at a time per device, after its predecessors.
 
-    ``follows`` holds for each task those that wait for it, with the seconds from its end until
-    they can begin; none can begin before its own of ``arrivals``. While one that is ``alone``
-    runs, no other device works. The time is that of sorting the tasks.
+    ``follows`` lists the successors of each task, with the seconds from its end until
+    they can start; none can start before its entry in ``arrivals``. While a task in ``alone``
+    runs, no other device works. The running time is that of sorting the tasks.
     """
     total, places = len(devices), range(max(devices, default=0) + 1)
     begins, ends, arrivals = [0.0] * total, [0.0] * total, list(arrivals)

@@ -1,4 +1,4 @@
-"""Timelines: what ran when on which device, as a file that trace viewers open.
+"""Timelines: tasks by time and device, as a file for trace viewers.
 
 The format is that of Chrome's tracing ("Trace Event Format", JSON object form): one row for each
 device, a box for each piece and transfer, an arrow for each value sent.
@@ -12,7 +12,7 @@ from typing import Any
 from eagerflow.capture.placement.executor import Event, Program
 from eagerflow.profiling.trace import MICROSECONDS, PROCESS, box, named, whole
 
-_MAX_LISTED_NODES = 12  # in a box
+_MAX_LISTED_NODES = 12  # per box
 
 
 def timeline(
@@ -20,9 +20,9 @@ def timeline(
     events: Sequence[Event],
     arrows: Sequence[tuple[int, int, str, int]],
 ) -> dict[str, Any]:
-    """The trace of one run as a JSON object, times in microseconds from its first begin.
+    """The trace of one run as a JSON object, times in microseconds from its first start.
 
-    ``arrows`` are the task that sends, the one that receives, the value's name and its bytes.
+    ``arrows`` are the sending task, the receiving task, the value's name and its bytes.
     """
     rows: dict[str, int] = {}
     for task in program.tasks:
@@ -53,7 +53,7 @@ def _arrows(
     rows: dict[str, int],
     start: float,
 ) -> list[dict[str, Any]]:
-    """The two ends of each arrow whose tasks both ran."""
+    """The two ends of each arrow between tasks that both ran."""
     found = []
     for number, (source, target, name, size) in enumerate(arrows):
         if source not in ran or target not in ran:
@@ -62,7 +62,7 @@ def _arrows(
             ("s", ran[source], ran[source].end, program.tasks[source]),
             ("f", ran[target], ran[target].begin, program.tasks[target]),
         ):
-            # Within its box, as viewers bind arrows to boxes by time.
+            # Within its box, as viewers assign arrows to boxes by time.
             inside = min(max(at, event.begin), event.end)
             arrow: dict[str, Any] = {
                 "ph": phase,

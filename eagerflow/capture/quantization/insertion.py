@@ -1,4 +1,4 @@
-"""Putting quantization into a graph: around what is multiplied, and in place of weights.
+"""Inserting quantization into a graph: around operands of products, and in place of weights.
 
     matmul = matmul(x, w)
 
@@ -9,8 +9,8 @@ becomes
     dequantize_1 = dequantize(integers, scale_1)
     matmul       = matmul(dequantize, dequantize_1)
 
-which says what is computed in standard ops, and is the form that ONNX has. Products of
-small integers come of it when a plan is made (``passes/integers.py``).
+which expresses the computation in standard ops, in the form used by ONNX. They become products of
+small integers when a plan is made (``passes/integers.py``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NUMBER = TensorSpec((), "float32")
 
 
 class Target(NamedTuple):
-    """A node that is quantized: what it multiplies, and its weights, which are known."""
+    """A node to quantize: its operand, and its weights, which are known."""
 
     node: Node
     x: Value
@@ -77,9 +77,9 @@ def frozen(graph: Graph) -> Graph:
 
 
 def targets_of(graph: Graph, kept: Mapping[str, Any] | set[str]) -> list[Target]:
-    """The products and convolutions of float32 whose second operand is known.
+    """The float32 products and convolutions with a known second operand.
 
-    Nodes in scopes, or of names, that are ``kept`` are left out.
+    Nodes in ``kept`` scopes, or with ``kept`` names, are left out.
     """
     found = []
     for node in graph.nodes:
@@ -115,7 +115,7 @@ def _known(value: Any) -> Any:
 
 
 class Choices(NamedTuple):
-    """How targets are quantized; see ``quantize``."""
+    """Options of the quantization of targets; see ``quantize``."""
 
     mode: str
     bits: int
@@ -158,7 +158,7 @@ class Insertion(Sweep):
         return value
 
     def _quantized(self, x: Value, found: Range) -> Value:
-        """What goes through uint8 and back; of a value that was quantized before, the same."""
+        """A value quantized to uint8 and back; cached for values quantized before."""
         known = self._done.get((x, found))
         if known is None:
             scale = self.held(np.asarray(found.scale), "scale")
@@ -168,7 +168,7 @@ class Insertion(Sweep):
         return known
 
     def _dynamic(self, x: Value, target: Target) -> Value:
-        """The same with the range that the values have when they are there."""
+        """The same with the range of the values at run time."""
         key = x, target.is_product
         if key not in self._done:
             limits = [self.make(f, x, axis=None, keepdims=False) for f in (smallest, largest)]
@@ -181,7 +181,7 @@ class Insertion(Sweep):
         return self._done[key]
 
     def _computed(self, rule: Callable[..., Any], *given: Value) -> list[Value]:
-        """Nodes for what a function of ops computes of numbers."""
+        """The nodes of a function of ops."""
         graph = trace(rule, *[_NUMBER] * len(given))
 
         def make(node: Node, inputs: list[Any]) -> Any:
@@ -191,7 +191,7 @@ class Insertion(Sweep):
         return found
 
     def _weights(self, target: Target) -> Value:
-        """What gives the weights of a target again, from small integers."""
+        """A node that reconstructs the weights of a target from small integers."""
         own, array = self.choices, target.weights
         if not target.is_product:
             return self._dequantized(of_filters(array, own.per_channel))

@@ -1,4 +1,4 @@
-"""Quantization after training: a graph of floats as one that multiplies small integers."""
+"""Quantization after training: converts products of floats to products of small integers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PASSES = ("constants", "no_ops", "dead_code")
 
 
 class Quantized(NamedTuple):
-    """A graph that was quantized, and what that has changed."""
+    """A quantized graph, and a report of the changes."""
 
     graph: Graph
     report: QuantizationReport
@@ -55,24 +55,24 @@ def quantize(
     percentile: float = PERCENTILE,
     keep: Sequence[str] = (),
 ) -> Quantized:
-    """A graph whose matrix products and convolutions with known weights are of small integers.
+    """A graph with its known-weight matrix products and convolutions on small integers.
 
     ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model; Variables that
-    it only reads become constants. ``calibration`` are batches of data that are like those to
-    come: each an array, a tuple of arguments, or a dict by input names. ``mode`` says what becomes
-    small: "static", weights and what they are multiplied with, which has the range that it has in
-    the data; "dynamic", the same with the range of each call; "weights", the weights alone, which
-    are floats again when they are multiplied. Weights are int8, with a scale for each column or
+    it only reads become constants. ``calibration`` are batches of representative
+    data: each an array, a tuple of arguments, or a dict by input names. ``mode`` selects the
+    quantized operands: "static", weights and activations, with the range of activations in
+    the data; "dynamic", the same with the range of each call; "weights", only the weights, which
+    are converted back to floats in products. Weights are int8, with a scale for each column or
     filter, or ``per_channel=False`` one for all; with "weights", matrices have a scale for each
-    column in each ``group_size`` rows, and ``bits=4`` makes them int4, two in a byte. What they
-    are multiplied with is uint8 (int8 in dynamic convolutions). ``method`` finds ranges:
-    "minmax" takes all, "percentile" leaves out what lies beyond ``percentile`` percent at each
+    column in each ``group_size`` rows, and ``bits=4`` makes them int4, two in a byte. Activations
+    are uint8 (int8 in dynamic convolutions). ``method`` finds ranges:
+    "minmax" takes all, "percentile" cuts ``percentile`` percent at each
     end, "mse" takes the part with the least squared error. ``keep`` are names of nodes or scopes
     that stay floats.
 
-    Gives the graph and a report. The graph is of floats outside, it saves and exports as any
-    other, to ONNX with QuantizeLinear and DequantizeLinear. Raises ArgumentError for other
-    choices, for no data where they are needed, and for data that are not finite.
+    Returns the graph and a report. Inputs and outputs stay floats; it saves and exports as any
+    other graph, to ONNX with QuantizeLinear and DequantizeLinear. Raises ArgumentError for invalid
+    choices, for missing calibration data, and for data that are not finite.
 
     >>> w = ef.Variable(np.linspace(-1, 1, 12).reshape(4, 3).astype("float32"), name="w")
     >>> graph = ef.capture.trace(lambda x: ef.relu(x @ w), ef.TensorSpec(("n", 4), "float32"))
@@ -131,7 +131,7 @@ def _refused(argument: str, problem: str, expected: str) -> ArgumentError:
 def _observed(
     graph: Graph, targets: list[Target], batches: Iterable[Any], method: str, percentile: float
 ) -> tuple[dict[Value, Range], Any]:
-    """The ranges of what targets multiply, and the last batch."""
+    """The ranges of the operands of targets, and the last batch."""
     values = list(dict.fromkeys(target.x for target in targets))
     observers = [Observer() for _ in values]
     shown = _showing(graph, values)
@@ -151,7 +151,7 @@ def _observed(
 
 
 def _showing(graph: Graph, values: Sequence[Value]) -> Graph:
-    """A graph that takes all inputs and gives these values, and assigns nothing."""
+    """A graph with all inputs and these values as outputs, without assignments."""
     cells = [Cell(c.name, c.variable, c.value) for c in graph.cells]
     nodes = needed(graph.nodes, set(values))
     names = [f"value_{i}" for i in range(len(values))]
@@ -171,7 +171,7 @@ def _run(graph: Graph, batch: Any) -> list[Any]:
 
 
 def _report(source: Graph, found: Graph, targets: list[Target], batch: Any) -> QuantizationReport:
-    """What became of the targets, with their errors in a batch, if there is one."""
+    """The changes of the targets, with their errors in a batch, if there is one."""
     makers = {node.name: node for node in found.nodes}
     made = [makers[target.node.name] for target in targets]
     rows: list[Errors | None] = [None] * len(targets)
@@ -198,7 +198,7 @@ def _row(target: Target, node: Node, errors: Errors | None) -> Row:
 
 
 def _constants_behind(value: Value) -> list[Value]:
-    """The constants that a value is made of."""
+    """The constants that a value is computed from."""
     if value.constant is not None:
         return [value]
     if value.node is None:

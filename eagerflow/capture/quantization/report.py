@@ -1,4 +1,4 @@
-"""What quantization has done to a graph: sizes before and after, and errors on the data."""
+"""The report of a quantization: sizes before and after, and errors on the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eagerflow.graph.text import aligned_columns, bytes_text
 
 
 class Errors(NamedTuple):
-    """How far values are from what they were: the ratio of signal to noise, and the largest."""
+    """Deviations from the original values: the ratio of signal to noise, and the largest."""
 
     decibels: float
     largest: float
@@ -25,7 +25,7 @@ class Errors(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One node that was quantized: its name and op, bytes of its weights, and its errors."""
+    """One quantized node: its name and op, bytes of its weights, and its errors."""
 
     name: str
     op: str
@@ -36,10 +36,10 @@ class Row(NamedTuple):
 
 
 class QuantizationReport(NamedTuple):
-    """What was quantized, and what that changes; it prints as a table.
+    """The quantized nodes, and the effect on size and results; it prints as a table.
 
     ``rows`` are the nodes, ``before`` and ``after`` the bytes of all constants of the graph, and
-    ``errors`` those of the outputs by name, where there were data to measure them.
+    ``errors`` those of the outputs by name, if there were data to measure them.
     """
 
     rows: tuple[Row, ...]
@@ -49,7 +49,7 @@ class QuantizationReport(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The size after by the size before."""
+        """The size after divided by the size before."""
         return self.after / self.before if self.before else 1.0
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Scales and zero points: what floats are as small integers, and what ranges data have.
+"""Scales and zero points of small integers, and ranges of data.
 
-What is multiplied becomes uint8 with a zero point, weights int8 or int4 without one: then a zero
-point meets only sums of weights, which are known before anything runs.
+Activations become uint8 with a zero point, weights int8 or int4 without one: then a zero
+point only needs sums of weights, which are known in advance.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import numpy as np
 
 METHODS = ("minmax", "percentile", "mse")
 LEVELS = 255  # steps of uint8
-MAX_SAMPLES = 1 << 14  # elements of a batch that are looked at beside its range
+MAX_SAMPLES = 1 << 14  # sampled elements of a batch, in addition to its range
 SHARES = np.linspace(0.3, 1.0, 71)
-"""Parts of a range that are tried for the least error."""
+"""Fractions of a range that are tried for the least error."""
 
 
 class Range(NamedTuple):
-    """The least and the largest number that are told apart; 0 lies between them."""
+    """The least and the largest representable number; 0 lies between them."""
 
     low: float
     high: float
 
     @property
     def scale(self) -> np.float32:
-        """The step of uint8."""
+        """The step size of uint8."""
         return np.float32((self.high - self.low) / LEVELS or 1.0)
 
     @property
     def zero_point(self) -> np.uint8:
-        """What stands for 0, which is exact."""
+        """The integer for 0, which is exact."""
         return np.uint8(np.clip(np.rint(-self.low / self.scale), 0, LEVELS))
 
 
 class Observer:
-    """Collects what a value is in batches of data."""
+    """Collects statistics of a value over batches of data."""
 
     def __init__(self) -> None:
         self.low = self.high = 0.0
@@ -43,7 +43,7 @@ class Observer:
         self._samples: list[Any] = []
 
     def add(self, array: Any) -> None:
-        """Look at the value in one batch."""
+        """Add the value in one batch."""
         if not array.size:
             return
         low, high = float(array.min()), float(array.max())
@@ -63,7 +63,7 @@ class Observer:
         return min(self._tried(found), key=lambda pair: pair[0])[1]
 
     def _tried(self, samples: Any) -> Any:
-        """Mean squared errors with parts of the range, and the ranges."""
+        """Mean squared errors for parts of the range, and the ranges."""
         for share in SHARES:
             found = Range(self.low * share, self.high * share)
             whole = np.rint(samples / found.scale) + float(found.zero_point)
@@ -75,7 +75,7 @@ class Observer:
 
 
 class Weights(NamedTuple):
-    """Weights as small integers: ``integers * scale`` are about what they were."""
+    """Weights as small integers: ``integers * scale`` approximates them."""
 
     integers: Any
     scale: Any

@@ -1,1 +1,1 @@
-"""Saved graphs: one safetensors file, written whole or not at all, read without running code."""
+"""Saved graphs: one safetensors file, written atomically, read without running code."""

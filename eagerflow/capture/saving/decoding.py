@@ -1,8 +1,8 @@
-"""The text of a saved graph as a Graph again; it may come from anywhere and say anything.
+"""The text of a saved graph as a Graph again; the text is untrusted.
 
-Each row is read on its own, checked field by field, and what it refers to has to exist before
-it. Ops come from the registry alone. Nothing that a row says is believed where taking it at its
-word would cost more than the text is long.
+Each row is read separately, checked field by field, and may only refer to rows before
+it. Ops come from the registry only. No row may cause work out of proportion to
+the length of the text.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
 
 _SPLIT, _UNSTACK = split.op, unstack.op  # type: ignore[attr-defined]
-_MAX_CACHED_ROWS = 10_000  # of a table, which are kept after they were read
-_MAX_ITEMS_PER_LETTER = 16  # that a text may stand for
+_MAX_CACHED_ROWS = 10_000  # limit of parsed rows kept per table
+_MAX_ITEMS_PER_LETTER = 16  # limit of work per character of the text
 _MAX_ROWS = 4 * MAX_NODES
-_MAX_JSON_DEPTH = 6 * MAX_DEPTH  # a level of ours takes several brackets
+_MAX_JSON_DEPTH = 6 * MAX_DEPTH  # each of our levels takes several brackets
 
 
 class Entry(NamedTuple):
-    """A tensor that a graph asks for: its name in the file, what it has to be, and where."""
+    """A tensor that a graph needs: its name in the file, its required type, and its device."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Rows:
-    """The rows of one section; each is parsed when it is asked for."""
+    """The rows of one section, parsed on demand."""
 
     def __init__(self, name: str, text: str, start: int, stop: int) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Rows:
         return max(0, len(self._starts) - 1)
 
     def text(self, number: int) -> str:
-        """A row without the comma that ends all but the last."""
+        """A row without its final comma, which all but the last one have."""
         start, stop = self._starts[number], self._starts[number + 1] - 1
         if number < len(self) - 1:
             stop -= 1
@@ -71,7 +71,7 @@ class Rows:
         return self._text[start:stop]
 
     def read(self, number: int) -> tuple[Any, int]:
-        """A row, and how many items it has."""
+        """A row, and its number of items."""
         row = self.text(number)
         openings = row.count("[") + row.count("{")
         items = openings + row.count(",")
@@ -92,7 +92,7 @@ class Rows:
 
 
 def _depth(row: str) -> int:
-    """How deep the brackets of a row are nested, with those in texts, which does no harm."""
+    """The nesting depth of the brackets in a row, including harmless ones in strings."""
     depth = deepest = 0
     for sign in row:
         if sign in "[{":
@@ -169,21 +169,21 @@ class Decoder:
             fail("the graph has too many rows", expected=f"at most {MAX_NODES:,} nodes")
         self._rows = _sections(text)
         self._left = _MAX_ITEMS_PER_LETTER * len(text) + 1_000_000
-        self.shorter: set[str] = set()  # ops that had fewer results when the file was written
-        self._later: dict[str, dict[str, Any]] = {}  # attributes that came since, with defaults
+        self.shorter: set[str] = set()  # ops with fewer results when the file was written
+        self._later: dict[str, dict[str, Any]] = {}  # attributes added since, with defaults
         self._ops = dict(self._op(i) for i in range(len(self._rows["ops"])))
         self._types = _Table(self._rows["types"], _type)
         self._sources = _Table(self._rows["sources"], _source)
         self._attributes = _Table(self._rows["attributes"], self._decode_attributes)
         self._graphs: list[Graph] = []
         self._sizes: list[tuple[int, int]] = []  # of each graph: nodes with bodies, and depth
-        self._bodies: list[int] = []  # graphs that the row being read refers to
+        self._bodies: list[int] = []  # referred to by the current row
         self._used: set[int] = set()
         self._cells: list[tuple[int, Cell]] = []
         self._constants: list[tuple[Entry, Value]] = []
 
     def graph(self) -> Graph:
-        """The program: the last of the graphs, to which all others belong."""
+        """The program: the last of the graphs, which uses all others."""
         rows = self._rows["graphs"]
         at = 0
         for number in range(len(rows)):
@@ -220,20 +220,20 @@ class Decoder:
                 f"the file has another version of the op {name!r}",
                 received=f"version {short_repr(version)}",
                 expected=f"version {op.version}",
-                hint="update eagerflow" if newer else "save the graph anew with this eagerflow",
+                hint="update eagerflow" if newer else "save the graph again with this eagerflow",
             )
         return name, op
 
-    # What rows are made of -------------------------------------------------------------------
+    # Parts of rows ---------------------------------------------------------------------------
 
     def spend(self, items: int) -> None:
-        """Count work; a short text may not cause very much of it."""
+        """Count work; limits the amount that a short text may cause."""
         self._left -= items
         if self._left < 0:
             fail("the graph refers to the same large rows too often")
 
     def find(self, number: int) -> Graph:
-        """A graph before the one that is being read."""
+        """A graph before the current one."""
         if not 0 <= number < len(self._graphs):
             fail(f"the graph {short_repr(number)} does not exist before its use")
         self._used.add(number)
@@ -241,7 +241,7 @@ class Decoder:
         return self._graphs[number]
 
     def no_graph(self, number: int) -> NoReturn:
-        """Refuse a graph where only ops have some."""
+        """Reject a graph outside of ops."""
         fail(f"there is a graph, {short_repr(number)}, in place of a plain value")
 
     def _decode_attributes(self, row: Any) -> _Attributes:
@@ -288,7 +288,7 @@ class Decoder:
         return self._rows["nodes"].read(number)[0]
 
     def variable(self, number: Any, cell: Cell) -> tuple[tuple[Any, ...], DType]:
-        """Shape and dtype of a Variable, which the cell will hold."""
+        """Shape and dtype of a Variable, to be stored in the cell."""
         if type(number) is not int or not 0 <= number < self.variables:
             fail(f"{short_repr(number)} is not the number of one of the variables")
         self._cells.append((number, cell))
@@ -300,7 +300,7 @@ class Decoder:
         return row or rows.fail(number, "it is not a name, tensor, type, flag and device")
 
     def constant(self, value: Value, tensor: str, device: str) -> None:
-        """Remember that a value is this tensor of the file."""
+        """Note that a value is this tensor of the file."""
         self._constants.append(
             (Entry(tensor, _sized(value.shape), value.dtype, _device(device)), value)
         )
@@ -309,12 +309,12 @@ class Decoder:
 
     @property
     def variables(self) -> int:
-        """How many Variables there are."""
+        """The number of Variables."""
         return len(self._rows["variables"])
 
     @property
     def unused(self) -> int:
-        """How many Variables no graph has."""
+        """The number of Variables that no graph has."""
         return self.variables - len({number for number, _ in self._cells})
 
     def wanted(self) -> list[Entry]:
@@ -328,12 +328,12 @@ class Decoder:
             yield Entry(row.tensor, _sized(shape), dtype, _device(row.device))
 
     def fill(self, tensors: list[Any], make: Callable[[Any, str, bool, bool], Any]) -> None:
-        """Put in the tensors that were wanted; ``make`` makes a Variable of one."""
+        """Set the requested tensors; ``make`` makes a Variable of one."""
         count = self.variables
         variables = []
         for i in range(count):
             row = self._variable(i)
-            # Where a file does not say so, it is older, and the name tells.
+            # Older files lack this field; the name decides.
             random = "random_state" in row.name if row.random is None else row.random
             random = random and may_be_random_state(tensors[i])
             variables.append(make(tensors[i], row.name, row.trainable, random))
@@ -361,7 +361,7 @@ class _Reading:
         self.row = layout.GRAPH.record(**row)
 
     def read(self, first: int) -> Graph:
-        """The graph, whose nodes begin with this row of the table."""
+        """The graph with its nodes from this row of the table on."""
         row, decoder = self.row, self.decoder
         if not 0 <= row.nodes <= MAX_NODES:
             fail(f"{self.where}: it has {short_repr(row.nodes)} nodes")
@@ -463,7 +463,7 @@ class _Reading:
         attributes, bodies = decoder.attributes(row.attributes, op)
         inputs = tuple([self._argument(x) for x in row.inputs])
         if op.family != "elementwise" and any(type(x) is list for x in row.inputs):
-            fail(f"{op.name} takes tensors alone, and a number is among its inputs")
+            fail(f"{op.name} only takes tensors, and a number is among its inputs")
         node = Node(op, inputs, attributes, name, decoder.source(row.source), row.device)
         _few_results(node, len(made))
         decoder.spend(len(made) * (1 + len(name) // 8))
@@ -511,7 +511,7 @@ def _source(row: Any) -> tuple[str, int, str]:
 
 
 def _as_body(graph: Graph) -> Graph:
-    """A graph inside an op as the ops of control flow make them, if it says no more than that."""
+    """A graph inside an op as control-flow ops make them, if it has no further content."""
     body = Body(graph.name, graph.inputs, graph.nodes, graph.outputs)
     more = graph.cells or graph.structure or graph.argument_structure
     names = graph.inputs.names == body.inputs.names and graph.outputs.names == body.outputs.names
@@ -525,7 +525,7 @@ def _sized(shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _device(name: str) -> Device:
-    """The device of this name, or the current one where there is none such."""
+    """The device of this name, or the current one if there is none."""
     try:
         return as_device(name) if len(name) < 200 else current_device()
     except raised_here(EagerflowError, ValueError):
@@ -533,11 +533,11 @@ def _device(name: str) -> Device:
 
 
 def _complete(node: Node) -> None:
-    """Give a node the results that its op did not have when the file was written."""
+    """Give a node the results added to its op since the file was written."""
     specs = [x.spec if type(x) is Value else x for x in node.inputs]
     try:
         found = node.op.infer(*specs, **node.attributes)
-    except raised_here(Exception):  # the check of the whole graph says why
+    except raised_here(Exception):  # reported by the check of the whole graph
         return
     for i in range(len(node.outputs), len(found)):
         new = Value(f"{node.name}:{i}", found[i].shape, found[i].dtype, None, node, i)
@@ -545,7 +545,7 @@ def _complete(node: Node) -> None:
 
 
 def _few_results(node: Node, count: int) -> None:
-    """Refuse an op that would make very many results, before it says what they are."""
+    """Reject an op with too many results, before they are inferred."""
     x, axis = node.inputs[0] if node.inputs else None, node.attributes.get("axis")
     many: Any = None
     if node.op is _UNSTACK and type(x) is Value and type(axis) is int:

@@ -1,8 +1,8 @@
-"""A graph as the text that its file holds: JSON in one order, with one row a line.
+"""A graph as the text of its file: JSON in a fixed order, with one row a line.
 
-The fields of the rows are those of ``layout``. What is the same in many nodes (attributes,
-types, places in the code) stands once, in a table, and rows refer to it by number. Values are
-numbered within their graph: inputs, Variables' values, constants, results of nodes.
+The fields of the rows are those of ``layout``. Data shared by many nodes (attributes,
+types, places in the code) are stored once, in a table, and rows refer to them by number. Values
+are numbered within their graph: inputs, Variables' values, constants, results of nodes.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def _items(row: str) -> int:
 
 
 class _Table:
-    """Rows that are kept once each; ``known`` has the numbers of what they stand for."""
+    """Distinct rows; ``known`` maps keys of known objects to their numbers."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         self.known: dict[Any, int] = {}
 
     def add(self, row: Any, key: Any = None) -> int:
-        """The number of a row, which is new or known."""
+        """The number of a row, added if it is new."""
         number = self.known[key] = self.rows.setdefault(dumps(row), len(self.rows))
         return number
 
 
 class _Places:
-    """The places in the user's code of nodes; looks the lines of a function up once."""
+    """The source locations of nodes; looks the lines of a function up once."""
 
     def __init__(self) -> None:
         self._lines: dict[int, tuple[list[int], list[int]]] = {}
@@ -54,7 +54,7 @@ class _Places:
         code, instruction = origin[:2]
         if isinstance(code, str):
             return layout.SOURCE.write(basename(code), instruction, origin[2])
-        if id(code) not in self._lines:  # a code object's hash takes as long as it is
+        if id(code) not in self._lines:  # hashing a code object takes time proportional to its size
             found = [(start, line) for start, _, line in code.co_lines() if line is not None]
             self._lines[id(code)] = [s for s, _ in found], [n for _, n in found]
         starts, lines = self._lines[id(code)]
@@ -64,10 +64,10 @@ class _Places:
 
 
 class Encoder:
-    """Writes graphs down: ``graph(g)``, then ``text()``, and ``tensors`` to go with it.
+    """Writes graphs as text: ``graph(g)``, then ``text()``, and ``tensors`` to go with it.
 
-    Raises FileFormatError for what cannot be saved, such as a function of the user's in place
-    of an op.
+    Raises FileFormatError for a graph that cannot be saved, such as one with a user's function in
+    place of an op.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Encoder:
         self._depth = 0
 
     def text(self) -> str:
-        """The text for all graphs that were written down; the last one is the program."""
+        """The text of all graphs written so far; the last one is the program."""
         sections = {
             "attributes": self._attributes.rows,
             "graphs": self._graphs,
@@ -106,7 +106,7 @@ class Encoder:
     # Graphs ----------------------------------------------------------------------------------
 
     def graph(self, graph: Graph) -> int:
-        """The number of a graph in the file; graphs that read the same have the same."""
+        """The number of a graph in the file; graphs with the same text have the same number."""
         number = self._numbers.get(id(graph))
         if number is None:
             if self._depth > MAX_DEPTH:
@@ -177,8 +177,8 @@ class Encoder:
                 fail(
                     f"{op.name!r} is a function of your own and cannot be saved",
                     received=f"node {short_repr(node.name)}",
-                    expected="ops that are registered, as those of eagerflow are",
-                    hint="write it with ef ops alone, without ef.custom_gradient",
+                    expected="registered ops, such as those of eagerflow",
+                    hint="write it with ef ops only, without ef.custom_gradient",
                 )
             self._ops[op.name] = op.version
         try:
@@ -201,11 +201,11 @@ class Encoder:
         )
 
     def _number(self, value: Any) -> str:
-        """An input that is no tensor: null, or a number in brackets."""
+        """An input other than a tensor: null, or a number in brackets."""
         return "null" if value is None else dumps([encode_plain(value, self.graph)])
 
     def _results(self, node: Node) -> list[str]:
-        """The types of a node's results; with name and device where they are not the usual."""
+        """The types of a node's results; with name and device unless these are the defaults."""
         made = []
         several = len(node.outputs) > 1
         for i, value in enumerate(node.outputs):
@@ -218,7 +218,7 @@ class Encoder:
                 made.append(dumps(layout.RESULT.write(kind, name, value.device)))
         return made
 
-    # What tables hold ------------------------------------------------------------------------
+    # Contents of tables ----------------------------------------------------------------------
 
     def _type(self, value: Any) -> int:
         key = value.shape, value.dtype
@@ -259,14 +259,14 @@ class Encoder:
         return number
 
     def _tensor(self, tensor: Any, name: str) -> str:
-        """The name of a constant in the file, the same for all values that it stands for."""
+        """The name of a constant in the file, shared by all values that it stands for."""
         found = self._names.get(id(tensor))
         if found is None:
             found = self._names[id(tensor)] = self.new_tensor(tensor, name)
         return found
 
     def new_tensor(self, tensor: Any, name: str) -> str:
-        """A name for a tensor in the file: that of its value, if it can be read and is free."""
+        """A name for a tensor in the file: that of its value, if it is readable and free."""
         base = "".join(c if c.isprintable() else "_" for c in name)[:200]
         found = base
         while found in self.tensors or found == "__metadata__":

@@ -1,6 +1,6 @@
-"""Examples in the file of a graph: inputs with the outputs that they have to give.
+"""Examples in the file of a graph: inputs with their expected outputs.
 
-They are tensors like the others; a text beside the graph's names them. A program that loads a graph
+They are stored as tensors; a text beside the graph's names them. A program that loads a graph
 on another machine, or in another version, can run them first.
 """
 
@@ -29,16 +29,16 @@ FIELDS = ("inputs", "outputs")
 
 
 def made(graph: Graph, given: Iterable[Any]) -> tuple[Example, ...]:
-    """Examples of these inputs, each a mapping of names to arrays, with what the graph gives.
+    """Examples for these inputs, each a mapping of names to arrays, with the graph's outputs.
 
-    Raises ArgumentError, ShapeError or DTypeError where the graph does not take them.
+    Raises ArgumentError, ShapeError or DTypeError for inputs that do not fit the graph.
     """
     if any(cell.assigned is not None for cell in graph.cells):
         raise ArgumentError(
             "a graph that assigns Variables gives different results each time",
             op="save",
             argument="examples",
-            hint="graph.prune(graph.outputs.names) keeps the outputs alone",
+            hint="graph.prune(graph.outputs.names) keeps only the outputs",
         )
     return tuple([x if isinstance(x, Example) else _made(graph, x) for x in given])
 
@@ -64,10 +64,10 @@ def _named(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Tensor]
 
 
 def check(graph: Graph, numerics: str = "fast") -> None:
-    """Run the examples that a graph carries; SessionError for the first that gives another result.
+    """Run the examples stored with a graph; SessionError for the first with a different result.
 
-    Integers and bools have to be equal, other numbers equal within the square root of their
-    dtype's precision, measured by the largest of the output.
+    Integers and bools must be equal, other numbers equal within the square root of their
+    dtype's precision, relative to the largest output.
 
     >>> from tempfile import TemporaryDirectory
     >>> from eagerflow.capture.saving import examples
@@ -109,7 +109,7 @@ def _compare(graph: str, number: int, name: str, found: Any, wanted: Any) -> Non
 
 
 def _bits(dtype: Any) -> int:
-    """How many bits of precision the numbers of a dtype have."""
+    """The bits of precision of a dtype."""
     return int(finfo(np.dtype(dtype.type(0).real.dtype) if dtype.kind == "c" else dtype).nmant)
 
 
@@ -123,7 +123,7 @@ def _short(array: Any) -> str:
 
 
 def encode(examples: Sequence[Example], encoder: Encoder) -> str:
-    """The text that names the tensors of examples, which are put with the encoder's others."""
+    """The text that names the tensors of examples, which are stored with the encoder's others."""
     if len(examples) > MAX_EXAMPLES:
         fail(f"{len(examples)} examples are too many for a file", expected=f"{MAX_EXAMPLES}")
     rows = []
@@ -140,7 +140,7 @@ def encode(examples: Sequence[Example], encoder: Encoder) -> str:
 
 
 class ExampleRows:
-    """What the text of a file says of examples, once it is known to fit the graph and the file."""
+    """The examples in a file's text, checked against the graph and the file."""
 
     def __init__(self, text: str, graph: Graph, container: Container) -> None:
         self._graph = graph
@@ -180,7 +180,7 @@ class ExampleRows:
         return found
 
     def read(self, tensor: Callable[[Entry], Any]) -> tuple[Example, ...]:
-        """The examples, whose tensors ``tensor`` reads."""
+        """The examples, with tensors read by ``tensor``."""
         return tuple(
             Example(*({name: tensor(entry) for name, entry in part} for part in row))
             for row in self._rows

@@ -1,7 +1,7 @@
 """Graphs in files: ``graph.save(path)`` and ``ef.capture.load(path)``.
 
 A file is in the safetensors format: tensors as tensors, the graph as text in the metadata.
-Nothing in it is ever run, and a file that is not as it should be gives a FileFormatError.
+Nothing in it is ever run, and an invalid file causes a FileFormatError.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
 
 Fill = Callable[[int, memoryview], int]
-"""``fill(start, memory)`` copies bytes of a file into memory and says how many there were."""
+"""``fill(start, memory)`` copies bytes of a file into memory and returns their number."""
 Take = Callable[[int, Place, DType], Any]
-"""``take(start, place, dtype)`` gives an array of a file that begins at a byte of it."""
+"""``take(start, place, dtype)`` returns an array of a file from a byte offset."""
 
 
 # Saving ------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def _pair(gradients: Any) -> tuple[Any, Any]:
 
 
 def _state(graph: Graph, pairs: Any, decoder: Any) -> State | None:
-    """The state to save: what is declared now, else the graph's own."""
+    """The state to save: that of this call, else the graph's own."""
     if pairs is None and decoder is None:
         return graph.state
     found: State = with_recorder(None, declared, graph, pairs, decoder)
@@ -124,7 +124,7 @@ def _pieces(
 
 
 def encode(graph: Graph) -> bytes:
-    """What the file of a graph holds."""
+    """The contents of the file of a graph."""
     return concatenated(with_recorder(None, _own_pieces, graph))
 
 
@@ -133,7 +133,7 @@ def _own_pieces(graph: Graph) -> list[Any]:
 
 
 def write_open(graph: Graph, file: io.FileIO) -> None:
-    """Write what the file of a graph holds into an open file, from where it is."""
+    """Write the file of a graph to an open file, at its current position."""
     for piece in with_recorder(None, _own_pieces, graph):
         left = memoryview(piece)
         while left:
@@ -144,12 +144,12 @@ def write_open(graph: Graph, file: io.FileIO) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
-    """The graph in a file that ``graph.save`` wrote, with new Variables that hold what was saved.
+    """The graph in a file written by ``graph.save``, with new Variables that hold saved values.
 
     ``path`` is a file name; links are followed. Nothing in the file is run, and none of the
-    code that the graph was made with is needed. A device that does not exist here is replaced
-    by the current one for what the file holds. Raises FileFormatError for a file that is
-    damaged, of another format or from a newer version, and that cannot be read.
+    original code is needed. Devices that do not exist here are replaced
+    by the current one. Raises FileFormatError for a file that is
+    damaged, of another format or from a newer version, or that cannot be read.
 
     >>> from tempfile import TemporaryDirectory
     >>> w = ef.Variable([2.0, 3.0], name="w")
@@ -162,7 +162,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
     name = as_path(path)
     try:
         flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        # Not blocking, so that a pipe without a writer is opened at once, and then refused.
+        # Non-blocking, so that a pipe without a writer is opened at once, and then rejected.
         opened = OpenFile(name, flags | getattr(os, "O_NONBLOCK", 0))
         with opened, io.FileIO(opened.fd, closefd=False) as file:
             found = os.fstat(file.fileno())
@@ -203,10 +203,10 @@ def _memory_reader(whole: memoryview) -> Fill:
 
 
 def map_open(file: io.FileIO) -> Graph:
-    """The graph in an open file, whose tensors are the file's own pages, as one reads them.
+    """The graph in an open file, with tensors mapped from the file's pages.
 
-    Processes that map one file share its memory. The file must not be written to any
-    more. Raises FileFormatError as ``load`` does.
+    Processes that map one file share its memory. The file must not be changed
+    afterwards. Raises FileFormatError as ``load`` does.
     """
     # All is read from the mapping: processes that share an open file share its position.
     memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -272,12 +272,12 @@ def _keeps_rules(graph: Graph) -> None:
     except raised_here(EagerflowError, MemoryError):
         raise
     except raised_here(Exception) as error:
-        # rules of ops, also of those from elsewhere, may meet anything
+        # rules of ops, including foreign ones, may raise any error
         fail(f"the graph breaks a rule: {_short(str(error))}")
 
 
 def _short(words: str | None) -> str:
-    """What an error says of names in a file, short and on one line."""
+    """A message about names in a file, shortened to one line."""
     return printable((words or "")[:300])
 
 
@@ -302,9 +302,9 @@ def _graph_text(container: Container) -> str:
 def _tensors(
     container: Container, decoder: Decoder, take: Take, others: Sequence[str]
 ) -> Iterator[Any]:
-    """The tensors that the graph asks for, each read once; Variables share none.
+    """The tensors of a graph, each read once; Variables share none.
 
-    ``others`` are tensors of the file that are none of the graph's.
+    ``others`` are tensors of the file that do not belong to the graph.
     """
     wanted = decoder.wanted()
     own = {entry.tensor for entry in wanted}

@@ -1,4 +1,4 @@
-"""The formats of files that hold graphs: how each is written, and read, by the file's name."""
+"""The formats of files with graphs: writers and readers, by the file's name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eagerflow.files.atomic import as_path
 from eagerflow.graph.graph import Graph
 
 SUFFIXES = {"ef": ".ef", "onnx": ".onnx", "python": ".py"}
-"""How files of each format end; files that end in another way are eagerflow's own."""
+"""The suffix of each format; all other suffixes are eagerflow's own format."""
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
-    """The format that is asked for, else the one that the file's name says.
+    """The format given, else the one of the file name's suffix.
 
     >>> format_of("model.onnx"), format_of("model"), format_of("model", "python")
     ('onnx', 'ef', 'python')
@@ -45,9 +45,9 @@ def write(
 
 
 def read(path: str | os.PathLike[str]) -> Graph:
-    """The graph in a file that ``graph.save`` wrote, or in an ONNX model.
+    """The graph in a file written by ``graph.save``, or in an ONNX model.
 
-    The weights of both are Variables, but for models whose shapes follow from values of inputs.
+    The weights of both are Variables, except in models with shapes computed from input values.
     """
     if format_of(path) != "onnx":
         return capture.load(path)

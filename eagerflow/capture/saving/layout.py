@@ -1,7 +1,7 @@
 """The layout of a saved graph's text: its sections, and the fields of each kind of row.
 
-What writes rows and what reads them take names, order and types of the fields from here;
-``docs/saved-graphs-format.md`` says what they mean, under the same names.
+Readers and writers of rows take names, order and types of the fields from here;
+``docs/saved-graphs-format.md`` explains their meaning, under the same names.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any, get_args
 
-FORMAT = "1"  # of the text; a change that older versions cannot read needs a new one
+FORMAT = "1"  # of the text; an incompatible change needs a new one
 SECTIONS = ("attributes", "graphs", "nodes", "ops", "sources", "types", "variables")
-MAX_NODES = 1_000_000  # in all graphs together, a body counted wherever it is used
+MAX_NODES = 1_000_000  # in all graphs together, a body counted at each use
 MAX_ITEMS = 500_000  # brackets and commas in one row
 
 
 class Row:
-    """A kind of row: the names of its fields, and the classes that each may have in JSON.
+    """A kind of row: the names of its fields, and the allowed JSON classes of each.
 
-    A last field that is ``optional`` is left out where it is None.
+    A last field that is ``optional`` is omitted if it is None.
     """
 
     def __init__(self, optional: bool = False, /, **fields: Any) -> None:
@@ -28,12 +28,12 @@ class Row:
         self.optional = optional
 
     def write(self, *values: Any) -> Any:
-        """These values of the fields as JSON."""
+        """The values of the fields as JSON."""
         row = self.record(*values)
         return row[:-1] if self.optional and row[-1] is None else row
 
     def read(self, row: Any) -> Any:
-        """A list of JSON as a record with the names; None where it does not have the fields."""
+        """A JSON list as a record with field names; None if it does not have the fields."""
         if type(row) is not list:
             return None
         if self.optional and len(row) == len(self.fields) - 1:

@@ -1,4 +1,4 @@
-"""Signatures in the file of a graph: names for some of its values, which can be asked for alone.
+"""Signatures in the file of a graph: named subsets of its values to compute.
 
 They are texts beside the graph. All signatures share the graph's nodes and Variables.
 """
@@ -19,13 +19,13 @@ MAX_SIGNATURES = 100
 MAX_NAME = 200
 
 Signatures = dict[str, dict[str, str]]
-"""By the signature's name: its outputs' names, and the values of the graph that they stand for."""
+"""By the signature's name: its outputs' names, and the corresponding values of the graph."""
 
 
 def made(graph: Graph, given: Any) -> Signatures:
-    """Signatures of a graph, of a mapping of names to names of values, listed or with new names.
+    """Signatures of a graph, from a mapping of names to lists or mappings of value names.
 
-    Raises ArgumentError for what is no such mapping, SessionError for a value that there is not.
+    Raises ArgumentError for anything else, SessionError for a value that does not exist.
     """
     if not isinstance(given, Mapping) or len(given) > MAX_SIGNATURES:
         _refuse(given, f"a mapping of {MAX_SIGNATURES} names at most")
@@ -58,13 +58,13 @@ def _refuse(given: Any, expected: str) -> None:
 
 
 def encode(signatures: Signatures) -> str:
-    """The text of signatures: each one's name with pairs of names and values, in a line."""
+    """The text of signatures: each name with pairs of names and values, on one line."""
     rows = [dumps([name, list(outputs.items())]) for name, outputs in signatures.items()]
     return "[\n" + ",\n".join(rows) + "\n]"
 
 
 def decode(text: str, graph: Graph) -> Signatures:
-    """The signatures that a text says, once it is known to fit the graph."""
+    """The signatures in a text, checked against the graph."""
     if not text.startswith("[\n") or not text.endswith("\n]") or len(text) < 5:
         fail("the signatures are not a list")
     rows = Rows("signatures", text, 2, len(text) - 2)

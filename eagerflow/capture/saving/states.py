@@ -1,6 +1,6 @@
-"""The state of a graph in its file: which inputs get which outputs, and what they begin with.
+"""The state of a graph in its file: pairs of inputs and outputs, and initial values.
 
-A text beside the graph's names them; what a sequence begins with is a tensor like the others.
+A text beside the graph's names them; initial values are stored as tensors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIELDS = {"decoder", "initial", "pairs"}
 
 
 def encode(state: State, encoder: Encoder) -> str:
-    """The text of a state, whose tensors are put with the encoder's others."""
+    """The text of a state; its tensors are stored with the encoder's others."""
     initial = [
         [name, encoder.new_tensor(tensor, f"state/{name}")]
         for name, tensor in state.initial.items()
@@ -30,7 +30,7 @@ def encode(state: State, encoder: Encoder) -> str:
 
 
 class StateText:
-    """What the text of a file says of state, once it is known to fit the graph and the file."""
+    """The state in a file's text, checked against the graph and the file."""
 
     def __init__(self, text: str, graph: Graph, container: Container) -> None:
         rows = Rows("state", text, 0, len(text))
@@ -39,7 +39,7 @@ class StateText:
             fail("the state has other fields", expected=", ".join(sorted(_FIELDS)))
         pairs, initial = (_named(told[field], field) for field in ("pairs", "initial"))
         if not initial.keys() <= pairs.keys():
-            fail("what the state begins with belongs to no state")
+            fail("the state has an initial value for an unknown input")
         if told["decoder"] is not None and type(told["decoder"]) is not dict:
             fail("the decoder is no object")
         self._graph = graph
@@ -51,7 +51,7 @@ class StateText:
         for name, tensor in initial.items():
             place, dtype = container.places.get(tensor), values[name].dtype
             if place is None:
-                fail("there is no such tensor for what the state begins with")
+                fail("there is no such tensor for an initial value of the state")
             shape = shape_as(place, dtype)
             self._entries[name] = Entry(tensor, shape, dtype, current_device())
         self.tensors = [entry.tensor for entry in self._entries.values()]
@@ -59,14 +59,14 @@ class StateText:
             fail("two values of state are one tensor")
 
     def read(self, tensor: Callable[[Entry], Any]) -> State:
-        """The state, whose tensors ``tensor`` reads."""
+        """The state, with tensors read by ``tensor``."""
         begin = {name: (tensor(entry),) for name, entry in self._entries.items()}
         pairs = {name: (output, *begin.get(name, ())) for name, output in self._pairs.items()}
         return declared(self._graph, pairs, self._decoder)
 
 
 def _named(told: Any, field: str) -> dict[str, str]:
-    """Pairs of texts, no first of which comes twice."""
+    """Pairs of texts, with distinct first texts."""
     fits = type(told) is list and all(type(x) is list and len(x) == 2 for x in told)
     if not fits or not all(type(text) is str for pair in told for text in pair):
         fail(f"the {field} of the state are no pairs of texts")

@@ -1,1 +1,1 @@
-"""What training over many machines would cost: predicted from numbers, nothing is started."""
+"""Predicted costs of training over many machines, without starting anything."""

@@ -30,12 +30,12 @@ from eagerflow.cluster.simulation.step import (
 )
 from eagerflow.cluster.simulation.workload import Workload
 
-STEPS = 10_000, 100_000  # of all workers together: enough, and at most
-ROUNDS = 6, 40  # steps of each worker, at least and, where nothing is stale, at most
+STEPS = 10_000, 100_000  # of all workers together: minimum and maximum
+ROUNDS = 6, 40  # steps of each worker, minimum and, without staleness, maximum
 
 
 class Begin(NamedTuple):
-    """A step begins: when, of which worker, its number, and that of the slowest worker."""
+    """The start of a step: time, worker, its number, and that of the slowest worker."""
 
     seconds: float
     worker: int
@@ -44,9 +44,9 @@ class Begin(NamedTuple):
 
 
 class Asynchronous:
-    """Workers that pull, compute and push as they can; ``run`` fills ``log`` and ``spent``.
+    """Workers that pull, compute and push independently; ``run`` fills ``log`` and ``spent``.
 
-    A worker begins its step c when the slowest one has ended at least c - staleness. Servers
+    A worker starts its step c when the slowest one has ended at least c - staleness. Servers
     are one queue in each direction, since each worker talks to all of them.
     """
 
@@ -55,14 +55,14 @@ class Asynchronous:
     ) -> None:
         self.workers = machines.count
         some = min(max(STEPS[0] // self.workers, ROUNDS[0]), ROUNDS[1])
-        # A bound shows when workers have had the time to get that far apart.
+        # A bound only has an effect once workers have had time to drift that far apart.
         enough = min(4 * ((options.staleness or 0) + 1), STEPS[1] // self.workers)
         self.rounds = max(some, enough)
         self.staleness = options.staleness
         self.jitter = machines.jitter
         self.far = bool(options.busiest(work.size, machines)[2])
         self.latency = machines.link.latency if self.far else 0.0
-        # All at once take so long; one worker's share of that is when the next one can begin.
+        # The time for all at once; one worker's share of it is when the next one can start.
         server, self.own, fabric = options.port_seconds(work.size, machines)
         self.turn = max(server, fabric) / self.workers
         self.update = work.update / options.shards(machines)
@@ -74,7 +74,7 @@ class Asynchronous:
         self._random = np.random.default_rng(seed)
 
     def run(self) -> None:
-        """Simulate until all together have made their steps."""
+        """Simulate until all workers together have made their steps."""
         self._events: list[tuple[float, int, bool]] = []
         self._clocks = [0] * self.workers
         self._counts = Counter({0: self.workers})
@@ -103,7 +103,7 @@ class Asynchronous:
         heappush(self._events, (ended, worker, True))
 
     def _pass(self, now: float, worker: int, way: int, update: float) -> float:
-        """When a pull or push has passed the servers and the worker's own port."""
+        """The time when a pull or push has passed the servers and the worker's own port."""
         begin = max(now, self._free[way])
         self._free[way] = begin + self.turn + update
         end = max(self._free[way], begin + self.own + update)
@@ -112,7 +112,7 @@ class Asynchronous:
         return end + self.latency
 
     def _counts_in(self, worker: int) -> bool:
-        """Whether a step counts: the first ones all begin together, as later ones do not."""
+        """Whether a step counts: the first ones all start together, unlike later ones."""
         return self._clocks[worker] >= self.rounds // 4
 
     def _arrive(self, now: float, worker: int) -> None:
@@ -130,7 +130,7 @@ class Asynchronous:
         self._begin(now, worker)
 
     def _factor(self) -> float:
-        """How many times longer than the mean a step takes."""
+        """The duration of a step relative to the mean."""
         if not self.jitter:
             return 1.0
         factor = next(self._factors, None)
@@ -144,7 +144,7 @@ class Asynchronous:
 def asynchronous_step(
     options: ParameterServers, work: Workload, machines: Machines, batch: float, seed: int
 ) -> Step:
-    """The mean step of a worker, in which all workers make one."""
+    """The mean step of a worker, during which all workers make one."""
     events = Asynchronous(options, work, machines, batch, seed)
     events.run()
     counted = sum(begin.step >= events.rounds // 4 for begin in events.log) or 1

@@ -1,4 +1,4 @@
-"""The bill before anything runs: what a step would take by each way, against one machine."""
+"""The bill in advance: the time of a step by each method, compared with one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAYS = {
 
 
 class Bill(NamedTuple):
-    """What a step costs on all machines, by each way, and on one of them.
+    """The cost of a step on all machines, by each method, and on one of them.
 
     ``one`` is the Estimate for one machine, ``ways`` those for all by name, ``limit`` the memory
     of a device.
@@ -38,7 +38,7 @@ class Bill(NamedTuple):
 
     @property
     def best(self) -> str:
-        """The way that takes the least time."""
+        """The method with the shortest time."""
         return min(self.ways, key=lambda name: self.ways[name].seconds)
 
     @property
@@ -85,11 +85,11 @@ def bill(
     batch: float | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> Bill:
-    """Whether it is worth it to train on several machines, before anything runs.
+    """Whether training on several machines is worth it, before anything runs.
 
-    ``step_or_model`` is as for ``simulate``. Its batch, or ``batch`` examples, is trained on by
+    ``step_or_model`` is as for ``simulate``. Its batch, or ``batch`` examples, is processed by
     one machine, or divided among the devices of all; ``sizes`` are numbers for named dimensions.
-    Raises ArgumentError for what is no step, and where there are more devices than examples.
+    Raises ArgumentError for an invalid step, and if there are more devices than examples.
 
     >>> work = ef.cluster.Workload(compute_seconds=0.0041, gradients=[1e6, 6e6], batch=64)
     >>> print(ef.cluster.bill(work, ef.cluster.Machines(2)))

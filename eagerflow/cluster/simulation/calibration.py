@@ -1,4 +1,4 @@
-"""Links and steps from a few measurements, so that others can be predicted."""
+"""Links and steps fitted to a few measurements, for predictions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from eagerflow.errors import ArgumentError
 
 
 class Calibration(NamedTuple):
-    """What was fitted: a ``link`` between tasks, a step, and how tasks slow each other down.
+    """Fitted values: a ``link`` between tasks, a step, and how tasks slow each other down.
 
     A step takes ``overhead`` seconds, ``example`` seconds for each example, and ``update``;
-    ``crowd`` holds how many times longer it takes by numbers of tasks. One that several tasks
-    make together takes ``run`` seconds besides, and ``task`` seconds for each of them.
+    ``crowd`` has the slowdown by numbers of tasks. A step of several tasks
+    takes an additional ``run`` seconds, and ``task`` seconds for each of them.
     """
 
     link: Link
@@ -31,14 +31,14 @@ class Calibration(NamedTuple):
     task: float = 0.0
 
     def machines(self, count: int) -> Machines:
-        """So many tasks, as machines of one device each."""
+        """This number of tasks, as machines of one device each."""
         known = sorted(self.crowd)
         factor = np.interp(count, known, [self.crowd[n] for n in known])
         crowd = float(max(factor, 1.0))
         return Machines(count, link=self.link, crowd=crowd, run=self.run, task=self.task)
 
     def workload(self, work: Workload, batch: float) -> Workload:
-        """The step with the times that were measured, for so many examples on one device."""
+        """The step with the measured times, for this number of examples on one device."""
         return replace(
             work,
             batch=batch,
@@ -65,13 +65,13 @@ def calibrated(
     """Links and steps from measurements, by least squares of relative errors.
 
     ``transfers`` are (bytes, seconds) of messages one way, ``all_reduces`` (bytes, tasks, seconds)
-    of sums by ``algorithm``; at least two of both kinds together. On a ``bus``, tasks share what
-    there is. ``steps`` are (examples, seconds) of the whole step of one task that runs alone, of
-    which ``update`` seconds are the optimizer's; one gives no overhead. ``together`` are (tasks,
-    times) as of that step: how many times longer it takes where so many tasks run it at once,
-    and send nothing. ``runs`` are (tasks, seconds) of a step that does next to nothing over so
-    many tasks; one gives no time but for each task. Raises ArgumentError for too few
-    measurements, and for numbers that cannot be.
+    of sums by ``algorithm``; at least two of both kinds together. On a ``bus``, tasks share the
+    bandwidth. ``steps`` are (examples, seconds) of the whole step of one task that runs alone, of
+    which ``update`` seconds are the optimizer's; a single one gives no overhead. ``together`` are
+    (tasks, slowdown) relative to that step: for this number of tasks that run it in parallel,
+    without sending. ``runs`` are (tasks, seconds) of a nearly empty step over this
+    number of tasks; a single one only gives a time for each task. Raises ArgumentError for too few
+    measurements, and for invalid numbers.
 
     >>> found = ef.cluster.calibrated(
     ...     transfers=[(4e3, 5e-5), (4e6, 1e-3)],
@@ -83,7 +83,7 @@ def calibrated(
     """
     require_algorithm("calibrated", algorithm)
     rows = [(1.0, size, seconds) for size, seconds in transfers]
-    unit = [Link(1.0, 1e300, bus), Link(0.0, 1.0, bus)]  # what counts messages, what counts bytes
+    unit = [Link(1.0, 1e300, bus), Link(0.0, 1.0, bus)]  # one counts messages, the other bytes
     for size, tasks, seconds in all_reduces:
         require_number("calibrated", "all_reduces", tasks, 2, count=True)
         messages, moved = (
@@ -92,7 +92,7 @@ def calibrated(
         rows.append((messages, moved, seconds))
     latency, inverse = _fitted("transfers", rows, least=2)
     largest = max((moved for _, moved, _ in rows), default=0.0)
-    if inverse * largest <= 1e-9 * latency:  # nothing, but for rounding
+    if inverse * largest <= 1e-9 * latency:  # zero up to rounding
         raise ArgumentError(
             "larger messages took no longer",
             op="calibrated",
@@ -115,7 +115,7 @@ def calibrated(
 def _fitted(
     name: str, rows: Sequence[tuple[float, float, float]], least: int
 ) -> tuple[float, float]:
-    """The two factors, none below 0, with which the first numbers of rows add up to the last."""
+    """Two nonnegative factors with which the first columns of rows sum to the last."""
     if len(rows) < least:
         raise ArgumentError(
             "there are too few measurements",
@@ -128,7 +128,7 @@ def _fitted(
         for number in row[1:]:
             require_number("calibrated", name, number, beyond=True)
     table = np.array(rows)
-    scaled = table[:, :2] / table[:, 2:]  # each row has to be 1
+    scaled = table[:, :2] / table[:, 2:]  # each row should be 1
     one = np.ones(len(rows))
     best: tuple[float, tuple[float, float]] | None = None
     for kept in ([0, 1], [1], [0]) if len(rows) > 1 else ([1],):

@@ -1,8 +1,8 @@
-"""All-reduce: how long it takes and what it sends, by closed formulas.
+"""All-reduce: time and traffic by closed formulas.
 
 With b bytes over N devices, a latency of A seconds and B bytes a second, a ring takes
 2 (N - 1) (A + b / (N B)); a tree, to its root and back, 2 ceil(log2 N) (A + b / B); halving and
-doubling sends what a ring does in as many messages as a tree. The hierarchical way sums within
+doubling sends the bytes of a ring in as many messages as a tree. The hierarchical way sums within
 machines first, so that each byte passes a machine's port once, and between them by a ring.
 Source: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in
 MPICH" (2005).
@@ -20,7 +20,7 @@ ALGORITHMS = ("hierarchical", "halving", "ring", "tree")
 
 
 def require_algorithm(op: str, name: str) -> None:
-    """ArgumentError unless there is an all-reduce of that name."""
+    """Raise ArgumentError unless there is an all-reduce of that name."""
     if name not in ALGORITHMS:
         raise ArgumentError(
             f"there is no {short_repr(name)}",
@@ -31,10 +31,10 @@ def require_algorithm(op: str, name: str) -> None:
 
 
 class Transfer(NamedTuple):
-    """What an exchange takes: seconds of latency and on each link, and the bytes on each.
+    """The cost of an exchange: seconds of latency and on each link, and the bytes on each.
 
-    ``link_bytes`` is what a machine sends to others, ``inner_bytes`` what its devices send to
-    each other, all together.
+    ``link_bytes`` are sent by a machine to others, ``inner_bytes`` between its devices,
+    in total.
     """
 
     latency: float = 0.0
@@ -45,7 +45,7 @@ class Transfer(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The time of the whole."""
+        """The total time."""
         return self.latency + self.link_seconds + self.inner_seconds
 
     def __add__(self, other: Transfer) -> Transfer:  # type: ignore[override]
@@ -53,7 +53,7 @@ class Transfer(NamedTuple):
 
 
 def all_reduce(algorithm: str, size: float, machines: Machines) -> Transfer:
-    """The exchange after which all devices have the sum of so many bytes of each."""
+    """The exchange that gives all devices the sum of ``size`` bytes of each."""
     n, d = machines.count, machines.devices_per_machine
     if n * d == 1:
         return Transfer()
@@ -81,7 +81,7 @@ def _within(algorithm: str, size: float, link: Link, d: int) -> Transfer:
 
 
 def _flat(algorithm: str, size: float, machines: Machines) -> Transfer:
-    """All devices in one ring or tree, neighbours in one machine where that can be.
+    """All devices in one ring or tree, with neighbours in one machine if possible.
 
     Each step lasts as long as the slowest of its messages.
     """
@@ -101,7 +101,7 @@ def _flat(algorithm: str, size: float, machines: Machines) -> Transfer:
 
 
 def _amounts(algorithm: str, size: float, count: int) -> tuple[float, float]:
-    """Messages one after the other, and the bytes of all these together."""
+    """The number of sequential messages, and their total bytes."""
     levels = 2.0 * math.ceil(math.log2(count))
     if algorithm == "tree":
         return levels, levels * size
@@ -110,11 +110,11 @@ def _amounts(algorithm: str, size: float, count: int) -> tuple[float, float]:
 
 
 def _rate(algorithm: str, link: Link, count: int) -> float:
-    """Bytes a second of each of so many machines; halving is not between neighbours."""
+    """Bytes per second of each of ``count`` machines; halving is not between neighbours."""
     rate = link.each(count)
     return rate / link.oversubscription if algorithm == "halving" else rate
 
 
 def _sent(algorithm: str, size: float, count: int) -> float:
-    """Bytes that each one sends, on average."""
+    """Bytes sent by each one, on average."""
     return 2.0 * (count - 1) / count * size

@@ -1,4 +1,4 @@
-"""Data parallel training in step: all-reduce, and parameter servers that wait for all."""
+"""Synchronous data parallel training: all-reduce, and synchronous parameter servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODES = ("synchronous", "asynchronous")
 class AllReduce(NamedTuple):
     """Gradients summed by all devices: ``algorithm`` (None: the fastest), bytes of a ``bucket``.
 
-    With ``overlap`` they are sent while the backward pass runs. Where the optimizer's state is
+    With ``overlap`` they are sent while the backward pass runs. If the optimizer's state is
     ``sharded``, each device updates a part of the weights.
     """
 
@@ -45,14 +45,14 @@ class AllReduce(NamedTuple):
     sharded: bool = False
 
     def checked(self, machines: Machines) -> AllReduce:
-        """These options; ArgumentError for what cannot be."""
+        """These options, after a check; ArgumentError if they are invalid."""
         require_number("simulate", "bucket", self.bucket)
         if self.algorithm is not None:
             require_algorithm("simulate", self.algorithm)
         return self
 
     def step(self, work: Workload, machines: Machines, batch: float) -> Step:
-        """A step in which each device has so many examples."""
+        """A step with ``batch`` examples on each device."""
         found = [
             self._step(name, work, machines, batch)
             for name in ([self.algorithm] if self.algorithm else ALGORITHMS)
@@ -73,9 +73,9 @@ class AllReduce(NamedTuple):
 class ParameterServers(NamedTuple):
     """Gradients pushed to servers, weights pulled from them.
 
-    ``servers`` is how many there are, by default as many as machines; they run on these, unless
-    ``own_machines``. Without ``backup_workers`` all machines are waited for. Where the mode is
-    asynchronous none is, but for the bound on ``staleness``. With ``overlap`` gradients are sent
+    ``servers`` is their number, by default that of the machines; they run on these, unless
+    ``own_machines``. Without ``backup_workers`` a step waits for all machines. In asynchronous mode
+    it waits for none, except by the bound on ``staleness``. With ``overlap`` gradients are sent
     while the backward pass runs.
     """
 
@@ -88,7 +88,7 @@ class ParameterServers(NamedTuple):
     overlap: bool = True
 
     def checked(self, machines: Machines) -> ParameterServers:
-        """These options; ArgumentError for what cannot be."""
+        """These options, after a check; ArgumentError if they are invalid."""
         require_number("simulate", "bucket", self.bucket)
         if self.servers is not None:
             require_number("simulate", "servers", self.servers, 1, count=True)
@@ -115,29 +115,29 @@ class ParameterServers(NamedTuple):
         return self
 
     def shards(self, machines: Machines) -> int:
-        """How many servers there are."""
+        """The number of servers."""
         count = machines.count if self.servers is None else self.servers
         return count if self.own_machines else min(count, machines.count)
 
     def busiest(self, size: float, machines: Machines) -> tuple[float, float, float]:
-        """Bytes that a server's port takes for so many pushed, a worker's sends, and all together.
+        """Bytes received by a server's port for ``size`` pushed, sent by a worker's, and in all.
 
-        A pull is the same the other way round.
+        A pull is the same in the other direction.
         """
         n, s = machines.count, self.shards(machines)
         far = n if self.own_machines else n - 1  # workers on other machines than a server
-        near = 0.0 if self.own_machines or s < n else 1 / s  # of what a worker sends
+        near = 0.0 if self.own_machines or s < n else 1 / s  # part of a worker's traffic
         return size / s * far, size * (1 - near) if far else 0.0, size * far
 
     def port_seconds(self, size: float, machines: Machines) -> tuple[float, float, float]:
-        """Seconds of so many bytes pushed or pulled by all: of a server, a worker, the network."""
+        """Seconds for ``size`` bytes pushed or pulled by all: of a server, a worker, the net."""
         link, (server, worker, whole) = machines.link, self.busiest(size, machines)
         ports = machines.count + (self.shards(machines) if self.own_machines else 0)
         fabric = whole if link.bus else whole * link.oversubscription / ports
         return server / link.bandwidth, worker / link.bandwidth, fabric / link.bandwidth
 
     def moved(self, size: float, machines: Machines) -> Transfer:
-        """So many bytes pushed by all machines at once, or pulled."""
+        """``size`` bytes pushed by all machines at once, or pulled."""
         if not self.busiest(size, machines)[2]:
             return Transfer()
         sent = max(self.busiest(size, machines)[:2])
@@ -163,7 +163,7 @@ class ParameterServers(NamedTuple):
 
 
 def summed(size: float, machines: Machines) -> Transfer:
-    """So many bytes of each device brought together within their machine, or handed out."""
+    """``size`` bytes of each device summed within their machine, or distributed."""
     d, link = machines.devices_per_machine, machines.inner
     if d == 1:
         return Transfer()
@@ -174,7 +174,7 @@ def summed(size: float, machines: Machines) -> Transfer:
 def computing(
     work: Workload, machines: Machines, batch: float, backup_workers: int = 0
 ) -> tuple[float, float]:
-    """Seconds of both passes on one device, and until all that are waited for have done them."""
+    """Seconds of both passes on one device, and until all required devices have done them."""
     crowd = machines.crowd if machines.devices > 1 else 1.0
     alone = work.seconds(batch) * crowd
     late = backup_workers * machines.devices_per_machine
@@ -189,7 +189,7 @@ def in_step(
     compute: float,
     left: Transfer,
 ) -> Step:
-    """A step whose passes are followed by what is left of the exchange, and by the update."""
+    """A step: both passes, then the rest of the exchange, and the update."""
     parts = {
         COMPUTE: min(alone, compute),
         SLOWEST: max(compute - alone, 0.0),
@@ -209,5 +209,5 @@ def in_step(
 
 
 def memory(work: Workload, batch: float) -> float:
-    """Bytes of a device that has all weights: they, their gradients, and activations."""
+    """Bytes of a device with all weights: these, their gradients, and activations."""
     return work.kept + work.size + work.activations * batch / work.batch

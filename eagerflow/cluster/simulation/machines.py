@@ -1,4 +1,4 @@
-"""Machines to predict for: devices, links, prices, how even they are, and how often they fail."""
+"""Machines for predictions: devices, links, prices, variation, and failure rates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from eagerflow.capture.placement.calibration import calibrate
 from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.errors import ArgumentError, short_repr
 
-_ENDLESS = 50.0  # mean times between failures in one piece of work: it would never be done
+_ENDLESS = 50.0  # mean times between failures in one piece of work: it would never end
 
 
 def require_number(
     op: str, name: str, value: Any, least: float = 0.0, beyond: bool = False, count: bool = False
 ) -> None:
-    """ArgumentError unless a value is a finite number from ``least`` on, or ``beyond`` it."""
+    """Raise ArgumentError unless a value is a finite number of at least, or above, ``least``."""
     kind = "an integer" if count else "a finite number"
     fits = isinstance(value, Integral if count else Real) and not isinstance(value, bool)
     if fits and least <= value <= sys.float_info.max and not (beyond and value == least):
@@ -45,14 +45,14 @@ _TYPICAL = {
 
 @dataclass(frozen=True)
 class Link:
-    """What joins machines, or the devices of one.
+    """The link between machines, or between the devices of one.
 
-    ``latency`` is in seconds for a message, ``bandwidth`` in bytes a second and direction. Each
-    end has a port of its own, all of them busy at once; on a ``bus`` all share one. What goes
-    between any two ends, rather than between neighbours, passes ``oversubscription`` times
-    slower where all do that at once.
+    ``latency`` is in seconds for a message, ``bandwidth`` in bytes per second and direction. Each
+    end has a port of its own, all of them usable at once; on a ``bus`` all share one. Traffic
+    between arbitrary ends, rather than neighbours, is ``oversubscription`` times
+    slower if all send at once.
 
-    Raises ArgumentError for numbers that cannot be.
+    Raises ArgumentError for invalid numbers.
 
     >>> ef.cluster.Link(latency=5e-5, bandwidth=1.25e9).seconds(1_250_000)
     0.00105
@@ -70,8 +70,8 @@ class Link:
 
     @classmethod
     def typical(cls, name: str) -> Self:
-        """What joins GPUs, as far as NCCL's own model of costs knows it; for all that was not
-        measured with ``Cluster.link``.
+        """Typical links of GPUs, by NCCL's own cost model; an alternative to a
+        measurement with ``Cluster.link``.
 
         ``name`` is ``"NVLink 3"`` (A100), ``"NVLink 4"`` (H100), ``"NVLink 5"`` (B200), all links
         of a GPU together, ``"PCIe 3"``, ``"PCIe 4"`` or ``"PCIe 5"`` with 16 lanes, or
@@ -92,24 +92,24 @@ class Link:
         return cls(*found)
 
     def seconds(self, size: float) -> float:
-        """Seconds that a message of so many bytes takes alone."""
+        """Seconds for a single message of ``size`` bytes."""
         return self.latency + size / self.bandwidth
 
     def each(self, users: int) -> float:
-        """Bytes a second of each of so many neighbours that all send at once."""
+        """Bytes per second of each of ``users`` neighbours that all send at once."""
         return self.bandwidth / users if self.bus else self.bandwidth
 
 
 @dataclass(frozen=True)
 class Failures:
-    """How often machines fail, and what that costs where all work in step.
+    """The rate of machine failures, and their cost in synchronous work.
 
-    ``mean_time`` is the mean of the seconds between failures of one machine, ``restart`` the
-    seconds until all work again, ``checkpoint`` those that writing one takes, and ``interval``
+    ``mean_time`` is the mean number of seconds between failures of one machine, ``restart`` the
+    seconds until all work again, ``checkpoint`` those for writing one, and ``interval``
     those from one to the next, by default the best one (Young's square root of twice the
     checkpoint times the mean time of all).
 
-    Raises ArgumentError for numbers that cannot be. Source: J. Daly, "A higher order estimate of
+    Raises ArgumentError for invalid numbers. Source: J. Daly, "A higher order estimate of
     the optimum checkpoint interval for restart dumps" (2006).
 
     >>> failures = ef.cluster.Failures(mean_time=30 * 86400.0, restart=300.0, checkpoint=60.0)
@@ -130,11 +130,11 @@ class Failures:
             require_number("Failures", "interval", self.interval, beyond=True)
 
     def between(self, count: int) -> float:
-        """Seconds of work between the checkpoints of so many machines."""
+        """Seconds of work between the checkpoints of ``count`` machines."""
         return self.interval or math.sqrt(2 * self.checkpoint * self.mean_time / count)
 
     def factor(self, count: int) -> float:
-        """How many times longer all takes on so many machines, of which each failure stops all.
+        """The slowdown of work on ``count`` machines if each failure stops all.
 
         The expectation for failures at random times, which also hit checkpoints and restarts.
         """
@@ -147,18 +147,18 @@ class Failures:
 
 @dataclass(frozen=True)
 class Machines:
-    """A cluster by its numbers: so many machines, all alike.
+    """A cluster described by numbers: ``count`` equal machines.
 
-    ``flops`` are operations a second of matrix products of one device and ``memory_bandwidth``
-    its bytes a second; ``rates``, as of ``ef.capture.calibrate``, take the place of both.
+    ``flops`` are operations per second of matrix products of one device and ``memory_bandwidth``
+    its bytes per second; ``rates``, as of ``ef.capture.calibrate``, replace both.
     ``memory`` are the bytes of a device (None: not compared). ``link`` joins machines, ``inner``
-    the devices of one. ``price`` is that of a machine for an hour. The time of a device for a
-    step varies by ``jitter``, the deviation of its logarithm, and is ``crowd`` times longer where
-    other devices compute as well. Where several machines make a step together, it takes ``run``
-    seconds besides and ``task`` seconds for each machine, servers included, until all are told
-    and all have answered. ``failures`` says how often a machine fails (None: never).
+    the devices of one. ``price`` is that of a machine per hour. The time of a device for a
+    step varies by ``jitter``, the standard deviation of its logarithm, and is ``crowd`` times
+    longer while other devices compute as well. A step of several machines takes an additional
+    ``run`` seconds and ``task`` seconds for each machine, servers included, for the requests and
+    answers of all. ``failures`` is how often a machine fails (None: never).
 
-    Raises ArgumentError for numbers that cannot be.
+    Raises ArgumentError for invalid numbers.
 
     >>> machines = ef.cluster.Machines(8, devices_per_machine=4, flops=1e13)
     >>> machines.devices
@@ -203,22 +203,22 @@ class Machines:
         return self.count * self.devices_per_machine
 
     def together(self, servers: int = 0) -> float:
-        """Seconds that a step takes besides, with so many servers on machines of their own."""
+        """Additional seconds of a step, with ``servers`` servers on machines of their own."""
         count = self.count + servers
         return self.run + self.task * count if count > 1 else 0.0
 
     def of(self, count: int) -> Self:
-        """So many machines like these."""
+        """``count`` machines like these."""
         return replace(self, count=count)
 
     def costs(self) -> CostModel:
-        """What steps of a graph cost on one of the devices."""
+        """The costs of a graph's steps on one of the devices."""
         own = self.rates or Rates(products=self.flops, memory=self.memory_bandwidth)
         return CostModel({"*": own})
 
     @classmethod
     def measured(cls, count: int, **others: Any) -> Self:
-        """Machines like this one, of which one device is ``cpu:0`` as it was measured.
+        """Machines like this one, with its measured ``cpu:0`` as a device.
 
         >>> ef.cluster.Machines.measured(2).rates.call > 0
         True

@@ -1,8 +1,8 @@
-"""Pipelines: stages on devices, micro-batches through them, replicas of the whole beside.
+"""Pipelines: stages on devices, micro-batches through them, and replicas of the whole.
 
-Where all forward passes go first (fill-drain), stages and the links between them are machines of
+If all forward passes go first (fill-drain), stages and the links between them are machines of
 a flow shop with equal jobs: m jobs take the sum of all, and m - 1 times the longest. One forward,
-one backward keeps fewer activations and is laid out task by task.
+one backward keeps fewer activations and is scheduled task by task.
 Sources: Huang et al., "GPipe" (2019); Narayanan et al., "PipeDream" (2019).
 """
 
@@ -34,7 +34,7 @@ from eagerflow.cluster.simulation.workload import Cut, Workload
 from eagerflow.errors import ArgumentError
 
 SCHEDULES = ("fill-drain", "one-forward-one-backward")
-MAX_TASKS = 100_000  # that are laid out
+MAX_TASKS = 100_000  # maximum size of a detailed schedule
 
 
 class Stage(NamedTuple):
@@ -54,7 +54,7 @@ class Pipeline(NamedTuple):
     schedule: str = "one-forward-one-backward"
 
     def checked(self, machines: Machines) -> Pipeline:
-        """These options; ArgumentError for what cannot be."""
+        """These options, after a check; ArgumentError if they are invalid."""
         require_number("simulate", "microbatches", self.microbatches, 1, count=True)
         stages = machines.devices if self.stages is None else self.stages
         require_number("simulate", "stages", stages, 1, count=True)
@@ -76,25 +76,25 @@ class Pipeline(NamedTuple):
         return self._replace(stages=stages)
 
     def step(self, work: Workload, machines: Machines, batch: float) -> Step:
-        """A step in which each device has its share of so many examples a device."""
+        """A step with ``batch`` examples per device on average."""
         count, m = self.stages or machines.devices, self.microbatches
         replicas = machines.devices // count
         crowd = 1 + (machines.crowd - 1) * company(count, m, replicas)
         alone, slow = computing(work, replace(machines, crowd=crowd), batch * count)
         slower = slow / alone
-        alone += work.overhead * (m - 1)  # each micro-batch pays what calls cost besides
+        alone += work.overhead * (m - 1)  # each micro-batch has the overhead of calls
         cuts = balanced(work, count)
         sizes = [c.size * batch * count / work.batch / m for c in cuts[:-1]]
         stages = _stages(work.forward, machines, alone * slower / m, cuts, sizes)
         whole, uneven, bubble = (
             makespan(self.schedule, some, m) for some in (stages, _apart(stages), _even(stages))
         )
-        uneven = min(uneven, whole)  # an order of tasks that is a little better by chance
+        uneven = min(uneven, whole)  # a slightly better order of tasks by chance
         bubble = min(bubble, uneven)
         busy = sum(s.forward + s.backward for s in stages) / count * m
         largest = max(_weights(cuts)) / (cuts[-1].weights or 1.0)
         across = Machines(replicas, link=machines.link if machines.count > 1 else machines.inner)
-        reduced = all_reduce("ring", work.size * largest, across)  # when all is done
+        reduced = all_reduce("ring", work.size * largest, across)  # at the end
         sent = sum(s.sending for s in stages)
         name = LINK if machines.count > 1 else INNER
         parts = {
@@ -117,9 +117,9 @@ class Pipeline(NamedTuple):
 
 
 def company(stages: int, microbatches: int, replicas: int) -> float:
-    """The part of all other devices that compute while one does, on average.
+    """The average fraction of other devices that compute while one does.
 
-    In the bubble of a pipeline there are few, and a crowded machine is less so.
+    In the bubble of a pipeline there are few, and a busy machine is slowed down less.
     """
     p, m = stages, microbatches
     busy = [replicas * min(t + 1, p, m, p + m - 1 - t) for t in range(p + m - 1)]
@@ -134,7 +134,7 @@ def _stages(
     cuts: Sequence[Cut],
     sizes: Sequence[float],
 ) -> list[Stage]:
-    """The stages of a pipeline in which a micro-batch takes so many seconds of all."""
+    """The stages of a pipeline with this total time of a micro-batch."""
     found, before = [], 0.0
     for k, cut in enumerate(cuts):
         own = (cut.share - before) * seconds
@@ -149,7 +149,7 @@ def _stages(
 
 
 def balanced(work: Workload, count: int) -> list[Cut]:
-    """The ends of stages of about equal time; ArgumentError where there are too few cuts."""
+    """The ends of stages of about equal time; ArgumentError if there are too few cuts."""
     end = Cut(1.0, 0.0, max((c.weights for c in work.cuts), default=work.size))
     if not work.cuts:
         return [
@@ -167,10 +167,10 @@ def balanced(work: Workload, count: int) -> list[Cut]:
     found: list[Cut] = []
     shares, first = [c.share for c in work.cuts], 0
     for k in range(1, count):
-        last = len(shares) - (count - 1 - k)  # as many are left as stages need
+        last = len(shares) - (count - 1 - k)  # leave as many as later stages need
         best = min(max(bisect_left(shares, k / count), first), last - 1)
         near = [i for i in (best - 1, best) if i >= first]
-        # Next to the ideal place; of two, the one across which less is sent.
+        # Closest to the ideal position; of two, the one with less data to send.
         chosen = min(near, key=lambda i: (abs(shares[i] - k / count), work.cuts[i].size))
         found.append(work.cuts[chosen])
         first = chosen + 1
@@ -220,7 +220,7 @@ def laid_out(schedule: str, stages: Sequence[Stage], microbatches: int) -> float
                 follows[number(3, i, j)][number(2, i - 1, j)] = before.latency
             if schedule == SCHEDULES[0]:
                 follows[number(0, i, m - 1)][number(2, i, j)] = 0.0
-            elif j + p - i < m:  # as many are under way as stages come after
+            elif j + p - i < m:  # as many are active as there are later stages
                 follows[number(2, i, j)][number(0, i, j + p - i)] = 0.0
     return list_schedule(devices, seconds, priorities, follows, [0.0] * total).seconds
 

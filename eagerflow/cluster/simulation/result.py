@@ -15,17 +15,17 @@ from eagerflow.notebook.views import html
 
 MILLION = 1_000_000
 _TICKS = 8
-_SHOWN_PART = 0.0005  # of the time; what takes less is not listed
+_SHOWN_PART = 0.0005  # of the time; shorter parts are not listed
 
 
 class Estimate(NamedTuple):
     """A step on some machines, as predicted.
 
-    ``seconds`` is its time, ``parts`` that time by what it goes to, ``throughput`` examples a
-    second, ``speedup`` that of one device taken as 1, ``efficiency`` the speed-up over the number
-    of devices (above 1 where these divide the update of the weights as well), ``cost`` the price
+    ``seconds`` is its time, ``parts`` that time by cause, ``throughput`` examples per
+    second, ``speedup`` that relative to one device, ``efficiency`` the speed-up over the number
+    of devices (above 1 if these divide the update of the weights as well), ``cost`` the price
     of a million examples, ``memory`` bytes of a device, ``traffic`` those that the
-    busiest machine sends in a step, by link, ``algorithm`` the exchange where there is a choice.
+    busiest machine sends in a step, by link, ``algorithm`` the exchange if there is a choice.
     """
 
     machines: int
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, step: Step, machines: Machines, one: float) -> Estimate:
-        """A step on these machines, where one device trains on ``one`` examples a second."""
+        """A step on these machines; one device processes ``one`` examples per second."""
         seconds = step.seconds
         throughput = step.examples / seconds
         hours = MILLION / throughput / 3600 if throughput else math.inf
@@ -63,18 +63,18 @@ class Estimate(NamedTuple):
 
     @property
     def bottleneck(self) -> str:
-        """What most of the time goes to."""
+        """The largest part of the time."""
         return max(self.parts, key=self.parts.__getitem__)
 
     @property
     def loss(self) -> str:
-        """What most of the time beside computing goes to; empty where there is nothing."""
+        """The largest part of the time besides computing; empty if there is none."""
         others = {name: part for name, part in self.parts.items() if name != COMPUTE}
         return max(others, key=others.__getitem__, default="")
 
 
 class Simulation:
-    """What ``simulate`` found: ``rows`` for rising numbers of machines, ``last`` for all of them.
+    """The result of ``simulate``: ``rows`` for rising numbers of machines, ``last`` for all.
 
     Prints as a table; ``plot`` draws it.
 
@@ -94,7 +94,7 @@ class Simulation:
 
     @property
     def worth(self) -> bool:
-        """Whether all machines train on more examples a second than one of them."""
+        """Whether all machines process more examples per second than one of them."""
         return self.last.throughput > self.rows[0].throughput
 
     def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -126,7 +126,7 @@ class Simulation:
         return "\n".join(lines)
 
     def _details(self) -> list[str]:
-        """The last row in full: where its time goes, memory, traffic, whether it is worth it."""
+        """The last row in full: parts of the time, memory, traffic, whether it is worth it."""
         last, first = self.last, self.rows[0]
         by = f", algorithm {last.algorithm}" if last.algorithm and last.devices > 1 else ""
         lines = [f"  a step of {machines_text(last.machines)}{by}: {step_text(last.seconds)}"]
@@ -156,9 +156,9 @@ class Simulation:
         return html(self, "simulations")
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw speed-up and where the time goes over numbers of devices, into a picture file.
+        """Draw speed-up and parts of the time over numbers of devices, into a picture file.
 
-        ``path`` ends in ``.png``, ``.svg`` or ``.pdf``. Raises MissingExtraError where matplotlib
+        ``path`` ends in ``.png``, ``.svg`` or ``.pdf``. Raises MissingExtraError if matplotlib
         is not installed.
         """
         figures = extras.load("matplotlib.figure", "plot", "Simulation.plot")
@@ -201,7 +201,7 @@ class Simulation:
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
-# Words -------------------------------------------------------------------------------------------
+# Text --------------------------------------------------------------------------------------------
 
 
 def _ratio(times: float) -> str:
@@ -209,17 +209,17 @@ def _ratio(times: float) -> str:
 
 
 def step_text(seconds: float) -> str:
-    """The time of a step, which may be that it never ends."""
+    """The time of a step, which may be infinite."""
     return seconds_text(seconds) if math.isfinite(seconds) else "never ends"
 
 
 def machines_text(count: int) -> str:
-    """So many machines in words."""
+    """A number of machines in words."""
     return f"{count:,} machine{'s' * (count != 1)}" if count > 1 else "one machine"
 
 
 def memory_text(size: float, limit: float | None) -> str:
-    """Bytes of a device, and whether it has them."""
+    """Bytes of a device, and whether they fit."""
     if limit is None:
         return bytes_text(size)
     words = f"{bytes_text(size)} of {bytes_text(limit)}"
@@ -227,7 +227,7 @@ def memory_text(size: float, limit: float | None) -> str:
 
 
 def part_names(rows: Sequence[Estimate]) -> list[str]:
-    """The parts that take a part of the time worth showing in any row, in the order of steps."""
+    """The parts of the time that are significant in any row, in the order of steps."""
     every = dict.fromkeys(name for row in rows for name in row.parts)
     return [n for n in every if any(shown(row, row.parts.get(n, 0.0)) for row in rows)]
 
@@ -238,7 +238,7 @@ def shown(row: Estimate, part: float) -> bool:
 
 
 def parts_lines(row: Estimate) -> Iterable[str]:
-    """Where the time of a step goes, a line each, the longest part first."""
+    """The parts of a step's time, a line each, the longest first."""
     parts = sorted(row.parts.items(), key=lambda item: -item[1])
     cells = [
         (name, step_text(part), f"{part / row.seconds:.1%}" if math.isfinite(part) else "")

@@ -32,12 +32,12 @@ def simulate(
     seed: int = 0,
     **options: Any,
 ) -> Simulation:
-    """What a step of training would take on these machines, and on fewer of them.
+    """The predicted training step on these machines, and on fewer of them.
 
-    ``step_or_model`` is what ``ef.function`` captured or its graph, a Model after a step of
+    ``step_or_model`` is a captured ``ef.function`` or its graph, a Model after a step of
     training, or a ``Workload``. ``batch`` are the examples of a step over all devices, by
     default as many for each device as the step itself has; ``sizes`` are numbers for named
-    dimensions of the graph, ``seed`` that of what is drawn. Methods and their ``options``:
+    dimensions of the graph, ``seed`` that of random numbers. Methods and their ``options``:
 
     - ``"all-reduce"``: ``algorithm`` (``"ring"``, ``"tree"``, ``"halving"``, ``"hierarchical"``, by
       default the fastest), ``bucket`` in bytes, ``overlap`` with the backward pass, ``sharded``
@@ -47,7 +47,7 @@ def simulate(
     - ``"pipeline"``: ``stages``, ``microbatches``, ``schedule`` (``"fill-drain"``,
       ``"one-forward-one-backward"``).
 
-    Raises ArgumentError for what is no step and for numbers that cannot be, KeywordError for
+    Raises ArgumentError for an invalid step and for invalid numbers, KeywordError for
     options that a method does not have.
 
     >>> work = ef.cluster.Workload(compute_seconds=0.2, gradients=[1e7] * 10, batch=32)
@@ -64,7 +64,7 @@ def simulate(
 
 
 def require_batch(op: str, batch: Any, machines: Machines) -> None:
-    """ArgumentError unless there is an example for each device, or no number of them is given."""
+    """Raise ArgumentError for an invalid batch, or one with fewer examples than devices."""
     if batch is None:
         return
     require_number(op, "batch", batch, beyond=True)
@@ -81,7 +81,7 @@ def require_batch(op: str, batch: Any, machines: Machines) -> None:
 def estimate(
     work: Workload, machines: Machines, options: Any, batch: float | None, seed: int = 0
 ) -> Estimate:
-    """A step on all of these machines, compared with one device that has the whole batch."""
+    """A step on all of these machines, compared with one device for the whole batch."""
     own = work.batch if batch is None else batch / machines.devices
     later = isinstance(options, ParameterServers) and options.mode == "asynchronous"
     step: Step = (
@@ -91,7 +91,7 @@ def estimate(
     )
     failures = machines.failures
     if failures is not None:
-        # One that fails stops all others, unless none waits for it.
+        # A failure stops all others, unless none waits for it.
         lost = 1 + failures.restart / failures.mean_time
         step = with_failures(step, lost if later else failures.factor(machines.count))
     alone = work.batch if batch is None else batch
@@ -123,13 +123,13 @@ def _options(method: str, given: Mapping[str, Any], machines: Machines) -> Any:
 
 
 def _counts(count: int) -> list[int]:
-    """The powers of two up to a number, of four where there are many, and the number."""
+    """The powers of two up to a number, of four if there are many, and the number."""
     powers = (1 << i for i in range(count.bit_length()))
     return sorted({n for n in powers if n <= MANY or n.bit_length() % 2} | {count})
 
 
 def _fits(options: Any, machines: Machines) -> bool:
-    """Whether the options also have a meaning for these, fewer, machines."""
+    """Whether the options are also valid for these, fewer, machines."""
     try:
         options.checked(machines)
     except ArgumentError:

@@ -1,4 +1,4 @@
-"""A step of training as parts of its time, and what all kinds of training have in common."""
+"""A step of training as parts of its time, and shared functions of all kinds of training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from eagerflow.cluster.simulation.collectives import Transfer
 
-# The parts of a step's time, by which bottlenecks are named.
+# The parts of a step's time, and the names of bottlenecks.
 COMPUTE = "compute"
 UPDATE = "update of the weights"
 SLOWEST = "waiting for the slowest device"
@@ -22,16 +22,16 @@ SERVERS = "ports of the servers"
 STALENESS = "waiting for the bound on staleness"
 UNEVEN = "uneven stages"
 BUBBLE = "bubble of the pipeline"
-RUN = "telling all what to run"
+RUN = "sending run requests"
 FAILURES = "failures and checkpoints"
 
 
 class Step(NamedTuple):
-    """A predicted step: its parts in seconds, which follow each other, and what it takes.
+    """A predicted step: its sequential parts in seconds, and its requirements.
 
-    ``examples`` is how many it trains on, ``memory`` bytes of a device, ``traffic`` bytes by
-    link, ``servers`` how many machines there are beside those that compute, ``algorithm`` the
-    name of the exchange where there is a choice.
+    ``examples`` is its number of examples, ``memory`` bytes of a device, ``traffic`` bytes by
+    link, ``servers`` the number of machines besides those that compute, ``algorithm`` the
+    name of the exchange if there is a choice.
     """
 
     parts: Mapping[str, float]
@@ -43,19 +43,19 @@ class Step(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The time of the whole."""
+        """The total time."""
         return sum(self.parts.values())
 
 
 class Bucket(NamedTuple):
-    """Gradients that are sent together: the part of both passes before, and their bytes."""
+    """Gradients that are sent together: the fraction of both passes before, and their bytes."""
 
     ready: float
     size: float
 
 
 def bucketed(made: Iterable[tuple[float, float]], limit: float, overlap: bool) -> list[Bucket]:
-    """Gradients in their order, as buckets of at least ``limit`` bytes, but for the last."""
+    """Gradients in order, as buckets of at least ``limit`` bytes, except the last."""
     found: list[Bucket] = []
     ready = size = 0.0
     for ready, part in made:
@@ -71,9 +71,9 @@ def bucketed(made: Iterable[tuple[float, float]], limit: float, overlap: bool) -
 def exposed(
     buckets: Iterable[Bucket], compute: float, stages: Iterable[Callable[[float], Transfer]]
 ) -> Transfer:
-    """What of the exchanges of buckets is left when the passes have ended, by its kinds.
+    """The time of the exchanges of buckets after the passes have ended, by its kinds.
 
-    Each bucket passes the ``stages`` one after the other, of which each has one bucket at a time.
+    Each bucket passes the ``stages`` in order, and each stage handles one bucket at a time.
     """
     ways = list(stages)
     free = [0.0] * len(ways)
@@ -90,15 +90,15 @@ def exposed(
     return whole._replace(latency=latency, link_seconds=link, inner_seconds=inner)
 
 
-_POINTS = np.linspace(-9.0, 9.0, 6001)  # deviations; beyond lies less than one in 10^18
+_POINTS = np.linspace(-9.0, 9.0, 6001)  # deviations; the rest has a probability below 10^-18
 _ABOVE = np.array(
     [math.erfc(z / math.sqrt(2)) / 2 for z in _POINTS]
-)  # the part of devices that are slower
+)  # the fraction of slower devices
 
 
 @cache
 def slowest(count: int, jitter: float, dropped: int = 0) -> float:
-    """The mean time of the slowest of so many devices, without the ``dropped`` slowest ones.
+    """The mean time of the slowest of ``count`` devices, without the ``dropped`` slowest ones.
 
     Their times are independent and log-normal with mean 1. It is the mean of an order statistic,
     by its density.
@@ -113,7 +113,7 @@ def slowest(count: int, jitter: float, dropped: int = 0) -> float:
 
 
 def with_failures(step: Step, factor: float) -> Step:
-    """The step with its share of what failures cost."""
+    """The step with its share of the cost of failures."""
     if factor == 1.0:
         return step
     lost = step.seconds * (factor - 1.0) if math.isfinite(factor) else math.inf

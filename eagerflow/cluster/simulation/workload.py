@@ -1,4 +1,4 @@
-"""Workloads: what one step of training costs on one device, and what it has to send."""
+"""Workloads: the cost of one training step on one device, and the data it sends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.nn.compiled_layer import CompiledLayer
 
-BACKWARD = "gradient"  # the scope of what a tape adds to a graph
+BACKWARD = "gradient"  # the scope of nodes that a tape adds to a graph
 
 
 class Cut(NamedTuple):
-    """A place where the forward pass can be cut into stages.
+    """A position where the forward pass can be cut into stages.
 
     ``share`` of its time and ``weights`` bytes come before; ``size`` bytes cross.
     """
@@ -34,18 +34,18 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """A step of training on one device: its seconds, and the bytes that it makes.
+    """A training step on one device: its seconds, and the bytes that it makes.
 
-    ``compute_seconds`` is the time of the passes forward and backward for ``batch`` examples, of
-    which smaller batches save nothing of ``overhead``. ``gradients`` are bytes in the order in
-    which the backward pass makes them, each when a part of that pass has run: ``ready``, by
+    ``compute_seconds`` is the time of the passes forward and backward for ``batch`` examples;
+    ``overhead`` is the part that does not shrink with the batch. ``gradients`` are bytes in the
+    order of the backward pass, each ready at a fraction of that pass: ``ready``, by
     default evenly. ``forward`` is the part of the time before the backward pass (by default a
-    third: a product has two in its gradient). ``update`` are the seconds of the optimizer,
-    ``state`` the bytes of weights and of what it keeps (by default those of the gradients),
-    ``activations`` those that the backward pass needs. A pipeline is cut at ``cuts``; without
+    third: a product has two in its gradient). ``update`` is the time of the optimizer in seconds,
+    ``state`` the bytes of weights and of the optimizer's state (by default those of the gradients),
+    ``activations`` those needed by the backward pass. A pipeline is cut at ``cuts``; without
     any, anywhere, with ``boundary`` bytes between two stages.
 
-    Raises ArgumentError for numbers that cannot be.
+    Raises ArgumentError for invalid numbers.
 
     >>> work = ef.cluster.Workload(compute_seconds=0.3, gradients=[4e6, 8e6], batch=32)
     >>> work.seconds(16), work.size
@@ -95,11 +95,11 @@ class Workload:
     def of(
         cls, step_or_model: Any, machines: Machines, sizes: Mapping[str, int] | None = None
     ) -> Workload:
-        """What a captured step, or that of a Model, costs on a device of these machines.
+        """The costs of a captured step, or that of a Model, on a device of these machines.
 
         Its examples are the first dimension of its first input; of several batches it is the
-        largest. ``sizes`` are numbers for named dimensions. Raises ArgumentError where there is
-        no step, or where it makes no gradients.
+        largest. ``sizes`` are numbers for named dimensions. Raises ArgumentError if there is
+        no step, or if it makes no gradients.
 
         >>> @ef.function
         ... def step(x, w):
@@ -143,21 +143,21 @@ class Workload:
 
     @property
     def size(self) -> float:
-        """The bytes of all gradients, which are as many as those of the weights."""
+        """The bytes of all gradients, equal to those of the weights."""
         return float(sum(self.gradients))
 
     @property
     def kept(self) -> float:
-        """The bytes of weights and of what the optimizer keeps."""
+        """The bytes of weights and of the optimizer's state."""
         return self.size if self.state is None else self.state
 
     def seconds(self, batch: float | None = None) -> float:
-        """Seconds of both passes for so many examples."""
+        """Seconds of both passes for ``batch`` examples."""
         part = 1.0 if batch is None else batch / self.batch
         return self.overhead + (self.compute_seconds - self.overhead) * part
 
     def made(self) -> list[tuple[float, float]]:
-        """The gradients: the part of both passes that has run when one is there, and its bytes."""
+        """The gradients: the fraction of both passes after which each is ready, and its bytes."""
         count = len(self.gradients)
         shares = self.ready or [(k + 1) / count for k in range(count)]
         pairs = zip(shares, self.gradients, strict=True)
@@ -168,7 +168,7 @@ class Workload:
 
 
 def _of_graph(graph: Graph, model: CostModel) -> Workload:
-    """The costs of a captured step of training, from what its ops state."""
+    """The costs of a captured training step, from the facts of its ops."""
     backward = {n for n in graph.nodes if BACKWARD in n.scope.split("/")}
     last = max((i for i, n in enumerate(graph.nodes) if n in backward), default=-1)
     made = _gradients(graph, backward)
@@ -209,7 +209,7 @@ def _of_graph(graph: Graph, model: CostModel) -> Workload:
 
 
 def _gradients(graph: Graph, backward: set[Node]) -> list[Value]:
-    """What leaves the backward pass towards new values of Variables, or results, in its order."""
+    """Values that leave the backward pass towards Variables or results, in order."""
     leads = set(graph.outputs) | {c.assigned for c in graph.cells if c.assigned is not None}
     found = {v for v in leads if v.node in backward}
     for node in reversed(graph.nodes):
@@ -222,14 +222,14 @@ def _gradients(graph: Graph, backward: set[Node]) -> list[Value]:
 
 
 def _rows(graph: Graph) -> float:
-    """The examples of a step; more than any number where that is not known yet."""
+    """The examples of a step; infinite if not known yet."""
     shapes = [v.shape for v in graph.inputs if v.shape]
     rows = shapes[0][0] if shapes else 1
     return float(rows) if isinstance(rows, int) else math.inf
 
 
 def _activations(graph: Graph) -> int:
-    """The most bytes of what the nodes make, at once."""
+    """The peak bytes of results of the nodes."""
     uses = [
         [x for x in (*n.values(), *n.outputs) if x.node is not None and x.constant is None]
         for n in graph.nodes
@@ -240,7 +240,7 @@ def _activations(graph: Graph) -> int:
 def _cuts(
     forward: Sequence[Node], each: Mapping[Node, float], cells: Mapping[Value, int]
 ) -> tuple[Cut, ...]:
-    """Where the forward pass can be cut, and the bytes that cross there."""
+    """The possible cuts of the forward pass, and the bytes that cross them."""
     last = {v: i for i, n in enumerate(forward) for v in n.values()}
     ends: dict[int, int] = {}
     total = sum(each[n] for n in forward) or 1.0

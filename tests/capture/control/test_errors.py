@@ -209,7 +209,7 @@ BOTH = {  # refused in the same way whoever watches
     "in TensorFlow's style": (
         lambda: while_loop(lambda a, b: a < 3, lambda a, b: (a + 1, b), (0, X)),
         CaptureError,
-        "values that belong together are one argument",
+        "pass related values as one argument",
         None,
     ),
     "negative bound": (

@@ -176,7 +176,7 @@ def test_threads_do_not_see_each_other():
 
 def test_a_watch_is_used_once():
     monitor = Monitor(len)
-    with pytest.raises(EagerflowError, match="once the Monitor is left"):
+    with pytest.raises(EagerflowError, match="after the Monitor has ended"):
         monitor.ledger()
     with monitor, pytest.raises(EagerflowError, match="entered already"):
         monitor.__enter__()

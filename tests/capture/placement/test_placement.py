@@ -78,8 +78,8 @@ def test_inputs_and_variables_lie_where_they_are_said_to(three_cpus):
     plan = plan_of(
         lambda x: x + w, ef.TensorSpec((64, 64), "float32", "x", device="cpu:2"), devices=three_cpus
     )
-    assert plan.explain("w") == plan.explain(w) == "cpu:1: the Variable w lies there"
-    assert plan.explain("x") == "cpu:2: the input x is said to lie there"
+    assert plan.explain("w") == plan.explain(w) == "cpu:1: the Variable w is there"
+    assert plan.explain("x") == "cpu:2: the input x is declared there"
 
 
 def test_outputs_come_home_and_those_moved_stay(three_cpus):
@@ -166,7 +166,7 @@ def test_an_assigned_value_is_computed_beside_its_variable(three_cpus):
 
     plan = plan_of(f, SPEC)
     assert places(plan)["add"] == "cpu:1"
-    assert "beside s, which lies on cpu:1" in plan.explain("add")
+    assert "beside s, which is on cpu:1" in plan.explain("add")
 
 
 def test_a_cheap_node_stays_beside_its_large_argument(three_cpus, far):

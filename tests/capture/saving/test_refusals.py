@@ -42,7 +42,7 @@ def test_versions():
         file.decode(newer)
     assert "version 2" in str(caught.value) and "update eagerflow" in str(caught.value)
     older = changed(base, lambda t: t["ops"][0].__setitem__(1, 0))
-    with pytest.raises(FileFormatError, match="save the graph anew"):
+    with pytest.raises(FileFormatError, match="save the graph again"):
         file.decode(older)
     header, arrays = pieces(base)
     header["__metadata__"]["version"] = "2"
@@ -83,7 +83,7 @@ def test_an_op_that_has_more_results_than_once_reads_files_of_then():
 
     with pytest.raises(FileFormatError, match="the op refuses its inputs"):
         file.decode(changed(base, too_wide))
-    with pytest.raises(FileFormatError, match="not what the op gives"):
+    with pytest.raises(FileFormatError, match="not those of the op"):
         file.decode(changed(older, lambda t: t["ops"][0].__setitem__(1, 2)))
 
 

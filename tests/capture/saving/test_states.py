@@ -154,7 +154,7 @@ def text(**change):
         ("comes twice", text(pairs=[["h", "h_next"], ["h", "wide"]])),
         ("no input", text(pairs=[["h", "h_next"], ["q", "n_next"]])),
         ("another shape", text(pairs=[["h", "wide"]])),
-        ("belongs to no state", text(initial=[["t", "state/h"]])),
+        ("unknown input", text(initial=[["t", "state/h"]])),
         ("no such tensor", text(initial=[["h", "none"]])),
         ("no graph uses", text(initial=[])),
         ("another dtype|another shape|fit", text(initial=[["n", "state/h"]])),
