@@ -101,5 +101,3 @@ def test_refusals(module):
                 sample = checks.completed(op, sample)
             with about(op, sample):
                 checks.check_refused(op, sample)
-
-
