@@ -658,8 +658,8 @@ class Function:
         values. Raises ArgumentError for less than one round.
 
         >>> scale = ef.function(lambda x: ef.tanh(x) * 2.0)
-        >>> [row.name for row in scale.profile(ef.ones(100_000)).by("op")]
-        ['tanh_multiply', 'call of lambda']
+        >>> sorted(row.name for row in scale.profile(ef.ones(100_000)).by("op"))
+        ['call of lambda', 'tanh_multiply']
         """
         given = self._arguments(args, kwargs)
         entry = self._captured(self._key(given), given)

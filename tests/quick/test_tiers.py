@@ -57,8 +57,8 @@ def test_rooms_over_budget_are_named():
     ("nodeid", "room"),
     [
         ("tests/quick/nn/test_layers.py::test_a[1]", "quick"),
-        ("tests/plan/test_plan.py::test_b", "plan"),
-        ("tests/test_tape.py::test_c", "test_tape"),
+        ("tests/plan/test_b.py::test_b", "plan"),
+        ("tests/test_c.py::test_c", "test_c"),
     ],
 )
 def test_a_room_is_a_folder_or_a_file(nodeid, room):

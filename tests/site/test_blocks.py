@@ -1,6 +1,6 @@
 """Every block of code in the pages runs, or stands in a list with the reason why it does not.
 
-Sessions at the prompt run in ``tests/structure/test_doctests.py``, programs here, with what they
+Sessions at the prompt run in ``tests/quick/structure/test_doctests.py``, programs here, with what they
 print in the block that follows.
 """
 
@@ -26,7 +26,7 @@ OF_OTHERS = {  # what they need
 
 README_COMMAND = "a command of the README, which CI runs"
 ELSEWHERE = "a program in another language; tests/examples runs the whole of it"
-DECORATED = "how an op is written; tests/structure/test_places.py and tests/ops define such ones"
+DECORATED = "how an op is written; tests/quick/structure/test_places.py and tests/ops define such ones"
 WITH_KERAS = "tests/keras runs such programs, where Keras is installed"
 NOT_RUN = {
     ("README.md", "python3 -m venv"): README_COMMAND,
@@ -40,9 +40,9 @@ NOT_RUN = {
     ("docs/adding-an-op.md", "@composed("): DECORATED,
     ("docs/adding-an-op.md", "@pointwise("): DECORATED,
     ("docs/cluster.md", "$ eagerflow cluster start"): "it needs a machine of that address",
-    ("docs/command-line.md", "$ eagerflow devices"): "tests/cli/test_page.py compares it",
-    ("docs/command-line.md", "$ eagerflow cache"): "tests/cli/test_page.py compares it",
-    ("docs/command-line.md", "$ eagerflow export"): "tests/cli/test_page.py runs it",
+    ("docs/command-line.md", "$ eagerflow devices"): "tests/quick/cli/test_page.py compares it",
+    ("docs/command-line.md", "$ eagerflow cache"): "tests/quick/cli/test_page.py compares it",
+    ("docs/command-line.md", "$ eagerflow export"): "tests/quick/cli/test_page.py runs it",
     ("docs/decisions/0019-arguments-of-layers.md", "class Dense"): "a part of nn/layers/core.py",
     ("docs/elsewhere.md", "std::vector"): ELSEWHERE,
     ("docs/elsewhere.md", "const state"): ELSEWHERE,
@@ -58,7 +58,7 @@ NOT_RUN = {
     ("docs/profiling.md", "share       ms"): "times of one machine",
     ("docs/serving-production.md", "requests/s  good/s"): "times of one machine",
     ("docs/saved-graphs-format.md", '{"attributes":['): "a part of a file",
-    ("docs/saved-models.md", "Model:"): "a configuration; tests/nn/test_configuration.py reads it",
+    ("docs/saved-models.md", "Model:"): "a configuration; tests/quick/nn/test_configuration.py reads it",
     ("docs/serving.md", "pip install"): "a command that fetches packages",
     ("docs/serving-ray.md", "pip install"): "a command that fetches packages",
     ("docs/serving-ray.md", "with ef.serving"): "a cluster; tests/serving/test_deploy.py has one",

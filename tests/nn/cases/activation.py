@@ -1,4 +1,4 @@
-"""Activation functions as layers; ``tests/nn/test_activations.py`` has the functions."""
+"""Activation functions as layers; ``tests/quick/nn/test_activations.py`` has the functions."""
 
 import numpy as np
 

@@ -11,7 +11,7 @@ from tests.structure.sources import (
     read_sources,
     statements,
 )
-from tests.structure.test_levels import LEVELS
+from tests.quick.structure.test_levels import LEVELS
 
 FILE_LINES = 800  # from here on, look for two concepts
 FUNCTION_LINES = 60  # one screen
