@@ -25,6 +25,7 @@ from tests.guard_pages import memory
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = [f"tests/{name}" for name in ("codegen", "contract", "fusion", "plan", "primitives")]
+FOLDERS += [f"tests/quick/{name}" for name in ("codegen", "fusion", "plan")]
 FOLDERS += ["tests/capture/test_op_samples.py"]
 FOLDERS += [f"tests/guard_pages/{name}.py" for name in ("unwritten", "whole_programs")]
 WAYS = [f"{mode}-{contents}" for mode in memory.MODES for contents in ("nan", "denormal")]
