@@ -20,6 +20,12 @@ from eagerflow.op import ops
 from eagerflow.recorder import recorder_state
 
 
+if TYPE_CHECKING:
+    from eagerflow.tensor_methods import Methods  # what the ops attach
+else:
+    Methods = object
+
+
 class _Tidy(type):
     """Classes that do not list names which are there only to say what they are called here."""
 
@@ -27,7 +33,7 @@ class _Tidy(type):
         return [name for name in super().__dir__() if name not in Operators._unlisted]
 
 
-class Operators(metaclass=_Tidy):
+class Operators(Methods, metaclass=_Tidy):
     """What Tensors and Variables have in common; the ops attach their methods here."""
 
     __slots__ = ()
@@ -35,12 +41,6 @@ class Operators(metaclass=_Tidy):
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in self._unlisted]
-
-    if TYPE_CHECKING:  # what the ops attach
-
-        def __getattr__(self, name: str) -> Any: ...
-
-        def __getitem__(self, index: Any) -> Any: ...
 
     def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
         raise DTypeError(
@@ -88,10 +88,9 @@ class Tensor(Operators, metaclass=_Refusing):
     # What is known without the values ------------------------------------------------
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Size of each axis."""
-        shape: tuple[Any, ...] = self._array.shape
-        return shape
+        return self._array.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> DType:
@@ -207,7 +206,7 @@ class Tensor(Operators, metaclass=_Refusing):
             raise NoAxesError("a tensor without axes has no length", op="len")
         return int(self._array.shape[0])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self._array.shape:
             raise NoAxesError("a tensor without axes cannot be iterated over", op="iter")
         if type(self._array) is not self._kind.array_type and not isinstance(self.shape[0], int):

@@ -190,7 +190,7 @@ class Variable(Operators):
                 return self
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Size of each axis."""
         return self._current.shape
 
