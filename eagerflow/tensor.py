@@ -19,7 +19,6 @@ from eagerflow.errors import CaptureError, DTypeError, EagerflowError, NoAxesErr
 from eagerflow.op import ops
 from eagerflow.recorder import recorder_state
 
-
 if TYPE_CHECKING:
     from eagerflow.tensor_methods import Methods  # what the ops attach
 else:

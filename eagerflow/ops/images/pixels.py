@@ -14,6 +14,7 @@ from eagerflow.ops.composition import composed
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.windows import per_axis, spatial_rank
+from eagerflow.tensor import Tensor
 
 __all__ = ["depth_to_space", "pixel_shuffle", "pixel_unshuffle", "space_to_depth"]
 
@@ -130,7 +131,7 @@ def _space(back: bool, last: bool) -> Any:
 
 
 @_space(False, False)
-def pixel_shuffle(x: Any, /, factor: Any) -> Any:
+def pixel_shuffle(x: Any, /, factor: Any) -> Tensor:
     """Channels that become blocks of pixels, as PyTorch orders them.
 
     ``x`` is (batch, *spatial, channels); spatial sizes grow by ``factor``, an integer or one for
@@ -145,7 +146,7 @@ def pixel_shuffle(x: Any, /, factor: Any) -> Any:
 
 
 @_space(True, False)
-def pixel_unshuffle(x: Any, /, factor: Any) -> Any:
+def pixel_unshuffle(x: Any, /, factor: Any) -> Tensor:
     """Blocks of pixels that become channels: the inverse of ``pixel_shuffle``.
 
     ``x`` is (batch, *spatial, channels), ``factor`` an integer or one for each spatial axis. Raises
@@ -158,7 +159,7 @@ def pixel_unshuffle(x: Any, /, factor: Any) -> Any:
 
 
 @_space(False, True)
-def depth_to_space(x: Any, /, factor: Any) -> Any:
+def depth_to_space(x: Any, /, factor: Any) -> Tensor:
     """Channels that become blocks of pixels, as TensorFlow orders them.
 
     ``x`` is (batch, *spatial, channels); spatial sizes grow by ``factor``, an integer or one for
@@ -173,7 +174,7 @@ def depth_to_space(x: Any, /, factor: Any) -> Any:
 
 
 @_space(True, True)
-def space_to_depth(x: Any, /, factor: Any) -> Any:
+def space_to_depth(x: Any, /, factor: Any) -> Tensor:
     """Blocks of pixels that become channels: the inverse of ``depth_to_space``.
 
     ``x`` is (batch, *spatial, channels), ``factor`` an integer or one for each spatial axis. Raises

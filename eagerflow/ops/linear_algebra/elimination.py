@@ -30,6 +30,7 @@ from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import matrix_transpose
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["lu", "lu_factor", "lu_solve"]
 
@@ -246,7 +247,7 @@ def lu(x: Any, /) -> LUResult:
     return LUResult(turned, low, triu(packed[..., :k, :]))
 
 
-def lu_solve(factors: Any, b: Any, /, *, trans: int = 0) -> Any:
+def lu_solve(factors: Any, b: Any, /, *, trans: int = 0) -> Tensor:
     """The solution of a system by the triangles of its matrix.
 
     ``factors`` is what ``lu_factor`` gives of square matrices, shape (..., n, n); ``b`` has shape

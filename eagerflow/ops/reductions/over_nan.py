@@ -29,6 +29,7 @@ from eagerflow.ops.reductions.sums import prod as product
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "nanargmax",
@@ -93,7 +94,7 @@ def _cleared(x: Any, neutral: Any) -> Any:
 
 
 @_reduced(sum)
-def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum of the elements over axes that are not NaN.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -107,7 +108,7 @@ def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
 
 
 @_reduced(math.prod)
-def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product of the elements over axes that are not NaN.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -143,7 +144,7 @@ def _without(y: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @_reduced(_mean_of)
-def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Mean of the elements over axes that are not NaN; NaN where there is none.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -172,7 +173,7 @@ def _variance_of(row: list[Any]) -> float:
 
 
 @_reduced(_variance_of, NUMERIC, np.float64)
-def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
+def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Tensor:
     """Variance of the elements over axes that are not NaN.
 
     ``x`` is a tensor of numbers, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -188,7 +189,7 @@ def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: floa
 
 
 @_reduced(lambda row: math.sqrt(_variance_of(row)), NUMERIC, np.float64)
-def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
+def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Tensor:
     """Standard deviation of the elements over axes that are not NaN: the root of ``ef.nanvar``.
 
     Raises what that raises.
@@ -215,7 +216,7 @@ _REAL: dict[str, Any] = {"dtypes": REAL | BOOL}
 
 
 @_reduced(max, **_REAL)
-def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The largest element over axes that is not NaN; NaN where there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -229,7 +230,7 @@ def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_reduced(min, **_REAL)
-def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The smallest element over axes that is not NaN; NaN where there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -264,7 +265,7 @@ def _places(function: Any) -> Any:
 
 
 @_places(max)
-def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Index of the largest element along an axis that is not NaN; 0 where there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -278,7 +279,7 @@ def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_places(min)
-def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Index of the smallest element along an axis that is not NaN; 0 where there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -316,7 +317,7 @@ def _flat(x: Any, axis: Any) -> tuple[Any, Any]:
 
 
 @_running(lambda a, b: a + b, 0)
-def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Any:
+def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     """Sums of all elements up to each one along an axis, with NaN taken as 0.
 
     ``x`` is a tensor of any dtype; without ``axis`` it is flattened; with ``dtype`` the elements
@@ -330,7 +331,7 @@ def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Any:
 
 
 @_running(lambda a, b: a * b, 1)
-def nancumprod(x: Any, /, axis: Any = None, dtype: Any = None) -> Any:
+def nancumprod(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     """Products of all elements up to each one along an axis, with NaN taken as 1.
 
     ``x`` is a tensor of any dtype; without ``axis`` it is flattened; with ``dtype`` the elements

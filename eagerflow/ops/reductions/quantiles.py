@@ -39,7 +39,7 @@ from eagerflow.ops.shapes.reshaping import (
     reshape,
 )
 from eagerflow.spec import reduced_axes
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -326,7 +326,7 @@ _MEDIAN: dict[str, Any] = {
 
 
 @_composed(**_MEDIAN)
-def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -340,7 +340,7 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_composed(**_MEDIAN)
-def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The median over axes of those elements that are not NaN.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -362,7 +362,7 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """What lies above shares ``q`` of the elements over axes.
 
     ``x`` is a real tensor, ``q`` a number from 0 to 1 or a tensor of them, whose axes come first in
@@ -388,7 +388,7 @@ def percentile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """What lies above ``q`` per cent of the elements over axes: ``ef.quantile`` of ``q / 100``.
 
     Raises what that raises.
@@ -408,7 +408,7 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """The quantiles over axes of those elements that are not NaN: see ``ef.quantile``.
 
     NaN where no element is left. Raises what that raises.
@@ -428,7 +428,7 @@ def nanpercentile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """The percentiles over axes of those elements that are not NaN: see ``ef.quantile``.
 
     NaN where no element is left. Raises what that raises.
