@@ -31,6 +31,7 @@ from tests.structure.sources import ROOT, module_name
 METHODS = "eagerflow/tensor_methods.pyi"
 GATHERING = (  # modules whose public names come from elsewhere
     "eagerflow/__init__.pyi",
+    "eagerflow/capture/__init__.pyi",
     "eagerflow/nn/__init__.pyi",
     "eagerflow/ops/fft/__init__.pyi",
     "eagerflow/ops/linalg.pyi",
@@ -40,6 +41,7 @@ _HEAD = "# Written by tests/structure/stubs.py: do not edit.\n\n"
 _LINE = 100
 _DTYPES = ("float32", "int64", "bool", "complex64", "int8")
 _PLAIN = {"bool": bool, "float": (int, float), "int": int, "str": str}
+_ALIASES = {"DType": "eagerflow.dtypes"}
 _STANDARD = ("builtins", "collections", "typing")
 # What no code asks for by name, and what stands in the class itself.
 _OWN = {"__dir__", "__delitem__", "__setitem__", "__hash__", *Operators._unlisted}
@@ -109,8 +111,8 @@ class Stub:
                 told = re.sub(rf"(?<![\w.]){word}\b", f"builtins.{word}", told)
             elif isinstance(found, ModuleType):
                 self.imports.add((found.__name__, f"as {word}"))
-            elif isinstance(found, type) or found is Any:
-                self.imports.add((found.__module__, word))
+            elif word in _ALIASES or isinstance(found, type) or found is Any:
+                self.imports.add((_ALIASES.get(word, found.__module__), word))
         return told
 
     def _parameters(self, value: Any, op: Op | None, method: bool) -> list[str]:
@@ -260,6 +262,8 @@ def methods_stub() -> str:
     found = {n: v for n, v in vars(Operators).items() if n not in _OWN}
     for name, value in vars(ef.Variable).items():  # what it does with its value
         if isinstance(value, FunctionType) and value.__code__.co_name == "method":
+            found[name] = vars(Tensor)[name]
+        if name in vars(Tensor) and not name.startswith("_"):  # what both say of themselves
             found[name] = vars(Tensor)[name]
     for name, value in sorted(found.items()):
         if isinstance(value, property):

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.dtypes import FLOATS, INEXACT, DType
 from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.family import op_of
@@ -178,7 +178,9 @@ def _reference(last: Any, others: Any, back: bool = False) -> Callable[..., Any]
     return reference
 
 
-def _several(last: Any, others: Any, back: bool = False, **facts: Any) -> Any:
+def _several(
+    last: Any, others: Any, back: bool = False, **facts: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     own: dict[str, Any] = {
         "samples": _many,
         "errors": _errors,

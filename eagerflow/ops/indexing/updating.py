@@ -433,4 +433,4 @@ def _at(self: Any) -> _At:
     return _At(self)
 
 
-Operators.at = property(_at)  # type: ignore[attr-defined]
+Operators.at = property(_at)  # type: ignore[assignment, method-assign]

@@ -72,7 +72,7 @@ def matrix_power(x: Any, n: int, /) -> Tensor:
         base, rest = inv(base), -rest
     if rest == 0:
         return broadcast_to(identity_like(base), base.shape)
-    result = None
+    result: Any = None
     while rest:
         if rest % 2:
             result = base if result is None else matmul(result, base)

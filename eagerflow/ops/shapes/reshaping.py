@@ -155,7 +155,7 @@ def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Tensor:
     return reshape(self, shape[0] if len(shape) == 1 else shape)
 
 
-Operators.reshape = _reshape_method  # type: ignore[attr-defined]
+Operators.reshape = _reshape_method  # type: ignore[method-assign]
 
 
 def _order(axes: Any, rank: int) -> tuple[int, ...]:
@@ -536,7 +536,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     >>> ef.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return broadcast(*[as_shape(x) for x in shapes])
+    return broadcast(*[as_shape(x) for x in shapes])  # type: ignore[return-value]
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
@@ -578,9 +578,9 @@ def _m_t(self: Any) -> Tensor:
     return matrix_transpose(self)
 
 
-Operators.flatten = _flatten  # type: ignore[attr-defined]
-Operators.transpose = _transpose  # type: ignore[attr-defined]
-Operators.moveaxis = moveaxis  # type: ignore[attr-defined]
-Operators.swapaxes = swapaxes  # type: ignore[attr-defined]
-Operators.T = property(_t)  # type: ignore[attr-defined]
-Operators.mT = property(_m_t)  # type: ignore[attr-defined]
+Operators.flatten = _flatten  # type: ignore[method-assign]
+Operators.transpose = _transpose  # type: ignore[method-assign]
+Operators.moveaxis = moveaxis  # type: ignore[assignment, method-assign]
+Operators.swapaxes = swapaxes  # type: ignore[assignment, method-assign]
+Operators.T = property(_t)  # type: ignore[assignment, method-assign]
+Operators.mT = property(_m_t)  # type: ignore[assignment, method-assign]
