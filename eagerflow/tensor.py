@@ -41,15 +41,17 @@ class Operators(Methods, metaclass=_Tidy):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in self._unlisted]
 
-    def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
-        raise DTypeError(
-            "tensors cannot be changed in place",
-            op=f"{type(self).__name__}.__setitem__",
-            hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
-        )
+    if not TYPE_CHECKING:  # so that checkers of types refuse it as well
 
-    def __delitem__(self, key: Any, /) -> NoReturn:
-        self.__setitem__(key, None)
+        def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
+            raise DTypeError(
+                "tensors cannot be changed in place",
+                op=f"{type(self).__name__}.__setitem__",
+                hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
+            )
+
+        def __delitem__(self, key: Any, /) -> NoReturn:
+            self.__setitem__(key, None)
 
     __hash__ = object.__hash__
 
@@ -109,8 +111,7 @@ class Tensor(Operators, metaclass=_Refusing):
     @property
     def size(self) -> int:
         """Number of elements."""
-        size: int = self._array.size
-        return size
+        return self._array.size  # type: ignore[no-any-return]
 
     @property
     def nbytes(self) -> int:
