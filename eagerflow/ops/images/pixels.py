@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.windows import per_axis, spatial_rank
@@ -124,7 +125,7 @@ def _block_errors(words: str) -> Any:
     ]
 
 
-def _space(back: bool, last: bool) -> Any:
+def _space(back: bool, last: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
     reference = _channels_reference(last) if back else _space_reference(last)
     words = "are not whole blocks"
     return composed(samples=_block_samples(back), reference=reference, errors=_block_errors(words))

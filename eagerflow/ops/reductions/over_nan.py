@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, DType, is_complex, real_dtype
 from eagerflow.errors import AxisError, DTypeError
 from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater, isnan, logical_not
@@ -71,7 +72,9 @@ def _numbers(function: Any) -> Any:
     return lambda row: function([value for value in row if value == value])
 
 
-def _reduced(function: Any, dtypes: Any = NUMERIC | BOOL, dtype: Any = None, **facts: Any) -> Any:
+def _reduced(
+    function: Any, dtypes: Any = NUMERIC | BOOL, dtype: Any = None, **facts: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
         return [
             ErrorSample((np.ones((2, 3)),), {"axis": 2}, AxisError, "axis 2 does not exist"),
@@ -295,7 +298,7 @@ def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 # Running totals -----------------------------------------------------------------------------------
 
 
-def _running(function: Any, neutral: int) -> Any:
+def _running(function: Any, neutral: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         cases: tuple[Any, ...] = (((5,), None), ((3, 4), 0), ((2, 5), -1), ((2, 3), None))
         cases += (((2, 3, 2), 1), ((0, 3), 0), ((1,), 0))

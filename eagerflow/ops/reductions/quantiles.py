@@ -16,7 +16,7 @@ from eagerflow.dtypes import REAL, DType
 from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
 from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.creation.cast import astype, stop_gradient
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, remainder, subtract
@@ -302,7 +302,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _composed(most: float = 1, **facts: Any) -> Any:
+def _composed(most: float = 1, **facts: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     own = {
         "samples": _quantile_samples(most),
         "errors": _errors,
