@@ -19,7 +19,8 @@ from eagerflow import (
     vector_norm,
 )
 from eagerflow.ops.linear_algebra.contraction import outer, tensordot
-from eagerflow.ops.linear_algebra.elimination import lu, lu_solve
+from eagerflow.ops.linear_algebra.eigenvalues import EigResult
+from eagerflow.ops.linear_algebra.elimination import LUFactors, lu, lu_solve
 from eagerflow.ops.linear_algebra.least_squares import (
     cond,
     lstsq,
@@ -77,11 +78,11 @@ __all__ = [
     "vector_norm",
 ]
 
-def eig(x: Any, /) -> tuple[Tensor, Tensor]: ...
+def eig(x: Any, /) -> EigResult: ...
 def eigvals(x: Any, /) -> Tensor: ...
 def expm(x: Any, /) -> Tensor: ...
 def logm(x: Any, /) -> Tensor: ...
-def lu_factor(x: Any, /) -> tuple[Tensor, Tensor]: ...
+def lu_factor(x: Any, /) -> LUFactors: ...
 def solve_triangular(
     x1: Any,
     x2: Any,

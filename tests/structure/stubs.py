@@ -148,7 +148,7 @@ class Stub:
         op = getattr(value, "op", None)
         result = inspect.signature(value).return_annotation
         if op is not None:
-            result, imports = result_type(op.call(*s.args, **s.attributes) for s in _samples(op))
+            result, imports = result_type(value(*s.args, **s.attributes) for s in _samples(op))
             self.imports |= imports
         elif result is inspect.Signature.empty:  # one of the operators
             result = self._annotation("Tensor", {"Tensor": Tensor})
