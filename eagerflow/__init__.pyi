@@ -925,7 +925,6 @@ def cummin(x: Any, /, axis: Any = None, reverse: builtins.bool = False) -> Tenso
 def cumulative_prod(
     x: Any,
     /,
-    *,
     axis: Any = None,
     include_initial: builtins.bool = False,
     reverse: builtins.bool = False,
@@ -934,7 +933,6 @@ def cumulative_prod(
 def cumulative_sum(
     x: Any,
     /,
-    *,
     axis: Any = None,
     include_initial: builtins.bool = False,
     reverse: builtins.bool = False,
@@ -1147,7 +1145,7 @@ def ones(shape: Any, dtype: Any = None, device: Any = None) -> Tensor: ...
 def ones_like(x: Any, /, dtype: Any = None, *, device: Any = None) -> Tensor: ...
 def pack_int4(x: Any, /, axis: int = -1) -> Tensor: ...
 def permute_dims(x: Any, /, axes: Any = None) -> Tensor: ...
-def pinv(x: Any, /, *, rtol: Any = None) -> Tensor: ...
+def pinv(x: Any, /, rtol: Any = None) -> Tensor: ...
 def polygamma(x: Any, /, n: int) -> Tensor: ...
 def positive(x: Any, /) -> Tensor: ...
 def pow(x1: Any, x2: Any, /) -> Tensor: ...
@@ -1155,7 +1153,6 @@ def power(x1: Any, x2: Any, /) -> Tensor: ...
 def prod(
     x: Any,
     /,
-    *,
     axis: Any = None,
     keepdims: builtins.bool = False,
     dtype: Any = None,
@@ -1252,7 +1249,6 @@ def subtract(x1: Any, x2: Any, /) -> Tensor: ...
 def sum(
     x: Any,
     /,
-    *,
     axis: Any = None,
     keepdims: builtins.bool = False,
     dtype: Any = None,

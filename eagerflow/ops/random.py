@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -143,6 +143,10 @@ class Generator(_Late):
 
     # Independent generators ------------------------------------------------------------------
 
+    @overload
+    def split(self, n: None = None) -> Generator: ...
+    @overload
+    def split(self, n: int) -> list[Generator]: ...
     def split(self, n: int | None = None) -> Any:
         """An independent generator, or a list of ``n`` of them.
 
@@ -414,6 +418,10 @@ def seed(seed: int | None = None) -> None:
     default_generator.seed(seed)
 
 
+@overload
+def split(n: None = None) -> Generator: ...
+@overload
+def split(n: int) -> list[Generator]: ...
 def split(n: int | None = None) -> Any:
     """A generator independent of the global one, or a list of ``n``; see ``Generator.split``.
 

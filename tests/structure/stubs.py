@@ -122,9 +122,8 @@ class Stub:
         before: Any = None
         for p in inspect.signature(value).parameters.values():
             kind = p.kind
-            if op is not None and p.name in op.attributes and op.arrange is None:
-                # Attributes are taken by position as well.
-                kind = kind if op.variadic or p.name in op.also else kinds.POSITIONAL_OR_KEYWORD
+            if op is not None and p.name in op.attributes and not op.variadic:
+                kind = kinds.POSITIONAL_OR_KEYWORD  # attributes are taken by position as well
             if before is kinds.POSITIONAL_ONLY is not kind:
                 found.append("/")
             if kind is kinds.KEYWORD_ONLY and before not in (kind, kinds.VAR_POSITIONAL):

@@ -38,16 +38,16 @@ __all__ = ["lu", "lu_factor", "lu_solve"]
 class LUFactors(NamedTuple):
     """Both triangles in one matrix, without the ones of the lower; and the swaps of rows."""
 
-    LU: Any
-    pivots: Any
+    LU: Tensor
+    pivots: Tensor
 
 
 class LUResult(NamedTuple):
     """A permutation, a lower triangle with ones on the diagonal, and an upper one."""
 
-    P: Any
-    L: Any
-    U: Any
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 
 def _factor_spec(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:

@@ -41,10 +41,10 @@ __all__ = ["cond", "lstsq", "multi_dot", "tensorinv", "tensorsolve"]
 class LstsqResult(NamedTuple):
     """The solution, the squares of what is left of each right side, rank and singular values."""
 
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
 
 
 def _systems(rng: np.random.Generator, dtype: DType) -> list[Sample]:
