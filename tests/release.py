@@ -4,6 +4,7 @@ Wheel and sdist are built and their metadata checked; the wheel is installed in 
 where README's examples run, and a typed program passes mypy and pyright, a wrong one does not.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -199,8 +200,14 @@ ef.testing.check_gradient  # wrong
 
 def run(*command, folder=None, fails=False):
     """The output of a command, which has to succeed or, with ``fails``, to fail."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False
+        [str(part) for part in command],
+        cwd=folder,
+        env=own,  # what is installed is used, not the sources
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if (done.returncode != 0) != fails:
         sys.exit(f"{' '.join(map(str, command))}: {done.returncode}\n{done.stdout}{done.stderr}")
