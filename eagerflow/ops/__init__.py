@@ -108,13 +108,11 @@ if TYPE_CHECKING:
     from eagerflow.ops.special.polynomials import *
 
 
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name not in LATE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(load(LATE[name]), name)
-        return found
+def __getattr__(name: str) -> Any:
+    if name not in LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(load(LATE[name]), name)
+    return found
 
 
 other_names.explain_methods(__all__)

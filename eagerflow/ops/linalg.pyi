@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from eagerflow import (
+from eagerflow.ops import (
     cholesky,
     det,
     eigh,

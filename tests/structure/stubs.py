@@ -24,15 +24,18 @@ from typing import Any
 import numpy as np
 
 import eagerflow as ef
+from eagerflow import ops as eagerflow_ops
 from eagerflow.op import REQUIRED, Op, Sample, ops
 from eagerflow.tensor import Operators, Tensor
 from tests.structure.sources import ROOT, module_name
 
+OPS = "eagerflow.ops"
 METHODS = "eagerflow/tensor_methods.pyi"
 GATHERING = (  # modules whose public names come from elsewhere
     "eagerflow/__init__.pyi",
     "eagerflow/capture/__init__.pyi",
     "eagerflow/nn/__init__.pyi",
+    "eagerflow/ops/__init__.pyi",
     "eagerflow/ops/fft/__init__.pyi",
     "eagerflow/ops/linalg.pyi",
     "eagerflow/ops/signal/__init__.pyi",
@@ -202,9 +205,10 @@ def _plain_last(line: str) -> bool:
     return line.startswith("from")
 
 
-def _sorting(name: str) -> tuple[int, str]:
-    """Constants, classes, all else."""
-    return (0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2), name
+def _sorting(name: str) -> tuple[int, list[Any]]:
+    """Constants, classes, all else; 2 comes before 10."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    return kind, [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)]
 
 
 # Stubs --------------------------------------------------------------------------------------------
@@ -232,8 +236,8 @@ def _add(stub: Stub, name: str, value: Any) -> None:
     elif value is None or isinstance(value, float):
         stub.values.append(f"{name}: {'None' if value is None else 'float'}")
     elif isinstance(getattr(value, "op", None), Op):
-        if stub.where != "eagerflow" and getattr(ef, name, None) is value:
-            stub.imports.add(("eagerflow", name))
+        if stub.where != OPS and getattr(eagerflow_ops, name, None) is value:
+            stub.imports.add((OPS, name))
         else:
             stub.define(name, value)
     elif home := _home(name, value):
@@ -246,10 +250,13 @@ def module_stub(path: str) -> str:
     """The stub of a module that gathers public names."""
     where = module_name(path.replace(".pyi", ".py"))
     module = importlib.import_module(where)
-    stub = Stub(where, module.__all__)
+    names = sorted([*module.__all__, *module.LATE]) if where == OPS else module.__all__
+    stub = Stub(where, names)
     for name in ("__array_api_version__", "__version__"):
         if hasattr(module, name):
             stub.values.append(f"{name}: str")
+    if where == OPS:
+        stub.values.append("LATE: dict[str, str]")  # used inside
     for name in stub.names:
         _add(stub, name, getattr(module, name))
     return stub.text()

@@ -239,7 +239,7 @@ class SimpleRNNCell(UnitsCell):
     Tensor([[0.9951, 0.9951]], shape=(1, 2), float32, cpu:0)
     """
 
-    op = staticmethod(ops.simple_rnn)  # type: ignore[has-type]
+    op = staticmethod(ops.simple_rnn)
 
     @arguments
     def __init__(
@@ -283,7 +283,7 @@ class LSTMCell(UnitsCell):
 
     gates = 4
     states = 2
-    op = staticmethod(ops.lstm)  # type: ignore[has-type]
+    op = staticmethod(ops.lstm)
     recurrent_activation: Callable[..., Tensor]
 
     @arguments
@@ -327,7 +327,7 @@ class GRUCell(UnitsCell):
     """
 
     gates = 3
-    op = staticmethod(ops.gru)  # type: ignore[has-type]
+    op = staticmethod(ops.gru)
     recurrent_activation: Callable[..., Tensor]
     reset_after: bool
 
