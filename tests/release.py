@@ -222,12 +222,12 @@ def environment(folder, *packages):
 
 
 def public_names():
-    """A program that asks for every public name."""
+    """A program that asks for the type of every public name."""
     places = ["linalg", "fft", "signal", "random", "nn", "capture"]
     places += ["cluster", "serving", "testing", "summary"]
     names = [f"ef.{name}" for name in ef.__all__]
     names += [f"ef.{place}.{name}" for place in places for name in getattr(ef, place).__all__]
-    return "import eagerflow as ef\n\nprint(\n    " + ",\n    ".join(names) + ",\n)\n"
+    return "import eagerflow as ef\n\n" + "".join(f"reveal_type({name})\n" for name in names)
 
 
 def reported(errors):
@@ -245,7 +245,10 @@ def check_types(tools, user, folder):
     mypy = [tools / "mypy", "--strict", "--python-executable", user / "python"]
     pyright = [tools / "basedpyright", "--level", "error", "--pythonpath", user / "python"]
     for checker in (mypy, pyright):
-        run(*checker, "typed.py", "names.py", folder=folder)
+        run(*checker, "typed.py", folder=folder)
+        told = run(*checker, "names.py", folder=folder)
+        if checker is mypy and 'type is "Any"' in told:
+            sys.exit(f"public names without a type:\n{told}")
         found = reported(run(*checker, "wrong.py", folder=folder, fails=True))
         if found != wrong:
             sys.exit(f"{checker[0]} passes lines {wrong - found}, and refuses {found - wrong}")

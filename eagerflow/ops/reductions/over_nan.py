@@ -253,7 +253,7 @@ def _place_of(function: Any) -> Any:
     return place
 
 
-def _places(function: Any) -> Any:
+def _places(function: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return _reduced(
         function,
         **_REAL,
