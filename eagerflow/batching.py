@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
@@ -20,6 +20,9 @@ from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
 from eagerflow.recorder import Recorder, below, with_recorder
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class BatchedArray:
@@ -150,8 +153,8 @@ class Batching(Recorder):
 
 
 def vmap(
-    f: Callable[..., Any], in_axes: int | Sequence[int | None] = 0, out_axes: int = 0
-) -> Callable[..., Any]:
+    f: Callable[P, R], in_axes: int | Sequence[int | None] = 0, out_axes: int = 0
+) -> Callable[P, R]:
     """``f``, written for one example, as a function of a whole batch.
 
     ``in_axes`` is the axis of each argument with its examples: an integer for all,
@@ -183,10 +186,10 @@ def vmap(
                 tree.unflatten(structure, xs if axis is None else [level.wrap(x) for x in xs])
                 for xs, (_, structure), axis in zip(moved, flat, axes, strict=True)
             ]
-            result = f(*values)
+            result = f(*values)  # type: ignore[call-arg]
         return tree.map_leaves(lambda y: _from_front(level.join(y), out_axes), opened(result))
 
-    return batched
+    return batched  # type: ignore[return-value]  # nothing comes by name
 
 
 def _to_front(value: Any, axis: int) -> Tensor:

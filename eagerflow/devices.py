@@ -352,7 +352,7 @@ class _DeviceContext(ScopeGuard):
             self._before.clear()
 
 
-def device(name: Device | str) -> Any:
+def device(name: Device | str) -> _DeviceContext:
     """Context in which new tensors of this thread are made on the device ``name``.
 
     Raises DeviceError for a device that does not exist.

@@ -29,7 +29,7 @@ class Number(Operators):
     """
 
     __slots__ = ("assumptions", "at", "own", "python", "tensor")
-    __array_ufunc__ = None  # NumPy numbers defer arithmetic to this class
+    __array_ufunc__ = None  # type: ignore[assignment]  # NumPy numbers defer to it
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Number(Operators):
         self.python = python
         self.own = own
         self.assumptions = assumptions
-        self.at = at
+        self.at = at  # type: ignore[assignment, misc]
 
     def meeting(self, dtype: DType) -> Tensor:
         """The number in full precision, to be converted to this dtype, which must fit it."""

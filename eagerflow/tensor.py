@@ -19,6 +19,11 @@ from eagerflow.errors import CaptureError, DTypeError, EagerflowError, NoAxesErr
 from eagerflow.op import ops
 from eagerflow.recorder import recorder_state
 
+if TYPE_CHECKING:
+    from eagerflow.tensor_methods import Methods  # what the ops attach
+else:
+    Methods = object
+
 
 class _Tidy(type):
     """A metaclass that hides names which only exist for display."""
@@ -27,7 +32,7 @@ class _Tidy(type):
         return [name for name in super().__dir__() if name not in Operators._unlisted]
 
 
-class Operators(metaclass=_Tidy):
+class Operators(Methods, metaclass=_Tidy):
     """Common base of Tensors and Variables; the ops attach their methods here."""
 
     __slots__ = ()
@@ -36,21 +41,17 @@ class Operators(metaclass=_Tidy):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in self._unlisted]
 
-    if TYPE_CHECKING:  # attached by the ops
+    if not TYPE_CHECKING:  # so that checkers of types refuse it as well
 
-        def __getattr__(self, name: str) -> Any: ...
+        def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
+            raise DTypeError(
+                "tensors cannot be changed in place",
+                op=f"{type(self).__name__}.__setitem__",
+                hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
+            )
 
-        def __getitem__(self, index: Any) -> Any: ...
-
-    def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
-        raise DTypeError(
-            "tensors cannot be changed in place",
-            op=f"{type(self).__name__}.__setitem__",
-            hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
-        )
-
-    def __delitem__(self, key: Any, /) -> NoReturn:
-        self.__setitem__(key, None)
+        def __delitem__(self, key: Any, /) -> NoReturn:
+            self.__setitem__(key, None)
 
     __hash__ = object.__hash__
 
@@ -88,10 +89,9 @@ class Tensor(Operators, metaclass=_Refusing):
     # Facts without the values --------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Size of each axis."""
-        shape: tuple[Any, ...] = self._array.shape
-        return shape
+        return self._array.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> DType:
@@ -111,8 +111,7 @@ class Tensor(Operators, metaclass=_Refusing):
     @property
     def size(self) -> int:
         """Number of elements."""
-        size: int = self._array.size
-        return size
+        return self._array.size  # type: ignore[no-any-return]
 
     @property
     def nbytes(self) -> int:
@@ -207,7 +206,7 @@ class Tensor(Operators, metaclass=_Refusing):
             raise NoAxesError("a tensor without axes has no length", op="len")
         return int(self._array.shape[0])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self._array.shape:
             raise NoAxesError("a tensor without axes cannot be iterated over", op="iter")
         if type(self._array) is not self._kind.array_type and not isinstance(self.shape[0], int):

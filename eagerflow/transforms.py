@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from eagerflow import provenance, tree
 from eagerflow.batching import vmap
@@ -24,6 +24,8 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 from eagerflow.visitors import Secluded
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
 """The position of an argument, or a tuple or list of positions."""
@@ -83,8 +85,8 @@ def _check_choice(value: Any, what: str, op: str, argument: str, *choices: str) 
 
 
 def value_and_grad(
-    f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
-) -> Function:
+    f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
+) -> Callable[P, tuple[R, Any]]:
     """A function that returns the value of ``f`` and its gradient.
 
     ``f`` returns a tensor of one element, or with ``has_aux`` a pair of it and anything
@@ -118,8 +120,8 @@ def value_and_grad(
 
 
 def grad(
-    f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
-) -> Function:
+    f: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
+) -> Callable[P, Any]:
     """A function that returns the gradient of ``f``, with the arguments of ``f``.
 
     Arguments are those of ``value_and_grad``; with ``has_aux`` the result is
@@ -138,7 +140,9 @@ def grad(
     return gradient
 
 
-def vjp(f: Function, *primals: Any, unconnected: str = "raise") -> tuple[Any, Function]:
+def vjp(
+    f: Callable[..., R], *primals: Any, unconnected: str = "raise"
+) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
     """The value of ``f(*primals)``, and the function from its gradient to the arguments'.
 
     ``primals`` are tensors or nests of them. The function takes a gradient with the
@@ -161,7 +165,9 @@ def vjp(f: Function, *primals: Any, unconnected: str = "raise") -> tuple[Any, Fu
     return y, pull
 
 
-def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") -> tuple[Any, Any]:
+def jvp(
+    f: Callable[..., R], primals: Any, tangents: Any, unconnected: str = "raise"
+) -> tuple[R, R]:
     """The value of ``f(*primals)`` and its derivative in the direction of ``tangents``.
 
     ``primals`` is a tuple of tensors or nests, ``tangents`` one of the same structure and
@@ -204,8 +210,8 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
 
 
 def jacobian(
-    f: Function, argnums: Argnums = 0, mode: str = "reverse", unconnected: str = "raise"
-) -> Function:
+    f: Callable[P, Any], argnums: Argnums = 0, mode: str = "reverse", unconnected: str = "raise"
+) -> Callable[P, Any]:
     """A function that returns all partial derivatives of ``f``.
 
     ``f`` returns a tensor or a nest. Each result has the shape ``y.shape + x.shape``, in the
@@ -225,7 +231,7 @@ def jacobian(
     def derivatives(*args: Any) -> Any:
         return rows(*_by_sources(f, args, {}, argnums, "jacobian"), unconnected)
 
-    return derivatives
+    return derivatives  # type: ignore[return-value]  # nothing comes by name
 
 
 def _units(leaves: list[Tensor], structure: tree.Structure, i: int) -> tuple[Tensor, Function]:
@@ -264,7 +270,9 @@ def _forward_columns(f: Function, sources: Any, unconnected: str) -> Any:
     return tree.map_leaves(lambda *parts: tree.unflatten(structure, parts), *by_source)
 
 
-def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Function:
+def hessian(
+    f: Callable[P, Any], argnums: Argnums = 0, unconnected: str = "raise"
+) -> Callable[P, Any]:
     """A function that returns all second derivatives of ``f``, which returns one number.
 
     The result has the shape ``x.shape + x.shape``. If ``f`` or its gradient does not depend
@@ -278,7 +286,7 @@ def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Fu
     return jacobian(grad(f, argnums, unconnected=unconnected), argnums, unconnected=unconnected)
 
 
-def custom_gradient(f: Function) -> Function:
+def custom_gradient(f: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
     """A function with a custom gradient.
 
     ``f`` takes tensors or nests of them by position and returns ``(y, backward)``: ``backward(g)``
@@ -406,7 +414,7 @@ _POLICIES: dict[str | None, Callable[[Op], bool]] = {
 }
 
 
-def checkpoint(f: Function, policy: str | None = None) -> Function:
+def checkpoint(f: Callable[P, R], policy: str | None = None) -> Callable[P, R]:
     """``f``, recomputed for the gradient instead of keeping its intermediate values.
 
     ``policy`` names values to keep all the same: ``"nothing"`` (the default), or

@@ -190,7 +190,7 @@ class Variable(Operators):
                 return self
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Size of each axis."""
         return self._current.shape
 
@@ -219,7 +219,7 @@ class Variable(Operators):
         """Bytes of the elements."""
         return self._current.nbytes
 
-    def numpy(self) -> Any:
+    def numpy(self) -> np.ndarray[Any, Any]:
         """A NumPy array of the value, which later assignments do not change."""
         return self.value.numpy()
 

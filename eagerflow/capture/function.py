@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial, update_wrapper
 from operator import is_not
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -63,6 +63,9 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, known_masks
 from eagerflow.visitors import visited
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
 _NOTHING: dict[str, Any] = {}
 _NONE: set[int] = set()
 _PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
@@ -153,7 +156,7 @@ class Captured:
                 plan.release()
 
 
-class Function:
+class Function(Generic[P, R]):
     """A Python function that is captured once for each signature, and then replayed.
 
     Made by ``ef.function``. ``graphs`` are the graphs so far, ``graph(*args)`` the one for these
@@ -173,7 +176,7 @@ class Function:
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[P, R],
         input_signature: Any = None,
         static: Any = (),
         numerics: str = "fast",
@@ -257,6 +260,14 @@ class Function:
     def _name(self) -> str:
         return function_name(self.python)
 
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Function[P, R]: ...
+
+    @overload
+    def __get__(
+        self: Function[Concatenate[Any, Q], R], instance: object, owner: Any = None
+    ) -> Function[Q, R]: ...
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
@@ -292,11 +303,11 @@ class Function:
 
     # Calls -----------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         key = None
         if not process.recorders and not kwargs and not (known_masks and has_masks(args)):
             try:  # only tensors, seen before: no need to walk the nest
-                key = (current_device(), *[(x._kind, x._array.shape) for x in args])
+                key = (current_device(), *[(x._kind, x._array.shape) for x in args])  # type: ignore[attr-defined]
                 entry = self._quick.get(key)
             except raised_here(Exception):  # objects may raise any error for unknown names
                 entry = None
@@ -797,6 +808,24 @@ def _spec_key(x: Any) -> Any:
     return (x.shape, x.dtype) if isinstance(x, TensorSpec) else x
 
 
+@overload
+def function(
+    f: Callable[P, R],
+    *,
+    input_signature: Any = None,
+    static: Any = (),
+    numerics: str = "fast",
+    max_graphs: int = DEFAULT_MAX_ITEMS,
+) -> Function[P, R]: ...
+@overload
+def function(
+    f: None = None,
+    *,
+    input_signature: Any = None,
+    static: Any = (),
+    numerics: str = "fast",
+    max_graphs: int = DEFAULT_MAX_ITEMS,
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(
     f: Callable[..., Any] | None = None,
     *,

@@ -89,7 +89,7 @@ class Identity(Initializer):
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         expect_rank(self, len(shape) == 2, shape, "2 axes")
-        return ops.eye(*shape, dtype=dtype) * self.gain
+        return ops.eye(*shape, dtype=dtype) * self.gain  # type: ignore[misc]
 
 
 def expect_rank(initializer: Initializer, ok: bool, shape: Sizes, expected: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import wraps
 from numbers import Real
 from operator import index
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["Composition", "composed", "compositions"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _EMPTY = inspect.Parameter.empty
 _PLAIN = {Tensor}
 
@@ -171,7 +173,7 @@ def _tensors(data: list[Any]) -> tuple[Any, ...]:
 
 def composed(
     *, tensors: int | None = None, method: bool = False, **facts: Any
-) -> Callable[[Rule], Any]:
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator that makes a function over ops public, with its facts.
 
     The first ``tensors`` arguments, or else those in front of the function's "/", become tensors;
@@ -179,7 +181,7 @@ def composed(
     name and its arguments, and so do errors of Python or NumPy about an argument.
     """
 
-    def decorate(function: Rule) -> Any:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         parameters = inspect.signature(function).parameters
         leading = len([p for p in parameters.values() if p.kind is p.POSITIONAL_ONLY])
         count = leading if tensors is None else tensors

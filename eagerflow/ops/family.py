@@ -159,7 +159,7 @@ def _attach_operator(op: Op, name: str) -> None:
 
 def _comparison(call: Call) -> Call:
     # x == None and x == "a" are identity comparisons, as everywhere in Python.
-    def compare(self: Any, other: Any, /) -> Any:
+    def compare(self: Any, other: Any, /) -> Tensor:
         if other is None or isinstance(other, str | bytes):
             return NotImplemented
         return call(self, other)

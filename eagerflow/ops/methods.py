@@ -29,7 +29,7 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.recorder import recorder_state
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__: list[str] = []
 
@@ -43,14 +43,14 @@ def _astype(
     casting: str = "unsafe",
     subok: bool = True,
     copy: bool = True,
-) -> Any:
+) -> Tensor:
     """The tensor in another dtype; fractions are cut off, integers wrap around."""
     if order != "K" or casting != "unsafe":
         check_same("astype", order=order, casting=casting)
     return self if not copy and self.dtype == dtype else astype(self, dtype)
 
 
-def _copy(self: Any, order: str = "C") -> Any:
+def _copy(self: Any, order: str = "C") -> Tensor:
     """A tensor of the same values; since tensors do not change, it may be the same one."""
     if order != "C":
         check_same("copy", order=order)
@@ -58,14 +58,14 @@ def _copy(self: Any, order: str = "C") -> Any:
 
 
 @wraps(sort)
-def _sort(self: Any, /, *args: Any, **named: Any) -> Any:
+def _sort(self: Any, /, *args: Any, **named: Any) -> Tensor:
     recorder = recorder_state()[1]
     if recorder is not None:
         recorder.changing(self)
     return sort(self, *args, **named)
 
 
-def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tensor:
     """Cumulative products along an axis; None: of the flattened tensor."""
     if out is not None:
         check_same("cumprod", out=out)
@@ -73,7 +73,7 @@ def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -
     return cumulative_prod(x, axis=axis, dtype=dtype)
 
 
-def _cumsum(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
+def _cumsum(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tensor:
     """Cumulative sums along an axis; None: of the flattened tensor."""
     if out is not None:
         check_same("cumsum", out=out)
@@ -81,22 +81,22 @@ def _cumsum(self: Any, axis: Any = None, dtype: Any = None, out: None = None) ->
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
 
-def _diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def _diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonals of the matrices in two axes: by default, as in NumPy, the first two."""
     return diagonal(self, offset, axis1, axis2)
 
 
-def _divmod(self: Any, other: Any) -> Any:
+def _divmod(self: Any, other: Any) -> tuple[Tensor, Tensor]:
     """Quotients rounded down, and the remainders."""
     return floor_divide(self, other), remainder(self, other)
 
 
-def _divided_by(self: Any, other: Any) -> Any:
+def _divided_by(self: Any, other: Any) -> tuple[Tensor, Tensor]:
     """``_divmod`` of a number by the tensor."""
     return floor_divide(other, self), remainder(other, self)
 
 
-def _dot(self: Any, other: Any, out: None = None) -> Any:
+def _dot(self: Any, other: Any, out: None = None) -> Tensor:
     """Sums of products over the last axis and the last but one of ``other`` (or its only one)."""
     if out is not None:
         check_same("dot", out=out)
@@ -115,14 +115,14 @@ def _itemsize(self: Any) -> int:
     return size
 
 
-def _ravel(self: Any, order: str = "C") -> Any:
+def _ravel(self: Any, order: str = "C") -> Tensor:
     """The same values along one axis, in row-major order."""
     if order != "C":
         check_same("ravel", order=order)
     return reshape(self, (-1,))
 
 
-def _round(self: Any, decimals: int = 0, out: None = None) -> Any:
+def _round(self: Any, decimals: int = 0, out: None = None) -> Tensor:
     """Each element rounded, half to even, to decimals (negative: to tens, hundreds, ...)."""
     if out is not None:
         check_same("round", out=out)
@@ -149,17 +149,17 @@ def _refuse_decimals(decimals: Any, expected: str) -> None:
     )
 
 
-def _searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+def _searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
     """Where the elements of ``v`` would go into this sorted vector."""
     return searchsorted(self, v, sorter, side=side)
 
 
-def _to(self: Any, device: Any) -> Any:
+def _to(self: Any, device: Any) -> Tensor:
     """The tensor on another device, given by its name or as a Device."""
     return to_device(self, str(as_device(device)))
 
 
-def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     """The tensor on another device, given by its name or as a Device."""
     if stream is not None:
         raise DeviceError(
@@ -173,7 +173,7 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 def _trace(
     self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
+) -> Tensor:
     """Sum along each diagonal of the matrices in two axes: as in NumPy, the first two."""
     if out is not None:
         check_same("trace", out=out)
@@ -214,7 +214,7 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
     return device
 
 
-def _view(self: Any, dtype: Any) -> Any:
+def _view(self: Any, dtype: Any) -> Tensor:
     """The bits, read as numbers of another dtype; see ``ef.view``."""
     return load("creation.bits").view(self, dtype)
 

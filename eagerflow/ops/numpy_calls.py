@@ -263,5 +263,5 @@ def _refused(func: Any) -> DTypeError:
     )
 
 
-Operators.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-Operators.__array_function__ = _array_function  # type: ignore[attr-defined]
+Operators.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign]
+Operators.__array_function__ = _array_function  # type: ignore[method-assign]

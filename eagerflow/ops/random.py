@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -119,12 +119,14 @@ class Generator(_Late):
                 self._state = moved
                 return state
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in LATE:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
-            )
-        return MethodType(getattr(load(LATE[name]).Distributions, name), self)
+    if not TYPE_CHECKING:  # they are those of _Late
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in LATE:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+                )
+            return MethodType(getattr(load(LATE[name]).Distributions, name), self)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *LATE})
@@ -141,6 +143,10 @@ class Generator(_Late):
 
     # Independent generators ------------------------------------------------------------------
 
+    @overload
+    def split(self, n: None = None) -> Generator: ...
+    @overload
+    def split(self, n: int) -> list[Generator]: ...
     def split(self, n: int | None = None) -> Any:
         """An independent generator, or a list of ``n`` of them.
 
@@ -412,6 +418,10 @@ def seed(seed: int | None = None) -> None:
     default_generator.seed(seed)
 
 
+@overload
+def split(n: None = None) -> Generator: ...
+@overload
+def split(n: int) -> list[Generator]: ...
 def split(n: int | None = None) -> Any:
     """A generator independent of the global one, or a list of ``n``; see ``Generator.split``.
 
@@ -513,5 +523,25 @@ def choice(x: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: i
 _missing, __dir__ = members(__name__, __all__)
 
 
-def __getattr__(name: str) -> Any:
-    return getattr(default_generator, name) if name in LATE else _missing(name)
+if TYPE_CHECKING:
+    beta = default_generator.beta
+    binomial = default_generator.binomial
+    cauchy = default_generator.cauchy
+    chi_square = default_generator.chi_square
+    dirichlet = default_generator.dirichlet
+    gamma = default_generator.gamma
+    geometric = default_generator.geometric
+    gumbel = default_generator.gumbel
+    laplace = default_generator.laplace
+    logistic = default_generator.logistic
+    lognormal = default_generator.lognormal
+    multinomial = default_generator.multinomial
+    poisson = default_generator.poisson
+    randint = default_generator.randint
+    shuffle = default_generator.shuffle
+    student_t = default_generator.student_t
+    von_mises = default_generator.von_mises
+else:
+
+    def __getattr__(name: str) -> Any:
+        return getattr(default_generator, name) if name in LATE else _missing(name)

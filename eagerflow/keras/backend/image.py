@@ -305,7 +305,7 @@ def perspective_transform(
         )
     order = AFFINE_TRANSFORM_INTERPOLATIONS[interpolation]
     return _batched(
-        lambda x: ef.perspective_transform(x, *points, order=order, cval=fill_value),
+        lambda x: ef.perspective_transform(x, *points, order=order, cval=fill_value),  # type: ignore[misc]
         images,
         data_format,
     )

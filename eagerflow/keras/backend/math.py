@@ -165,7 +165,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
     if center:  # padded by reflection at both ends
         half = fft_length // 2
         before = ef.flip(x[..., 1 : half + 1], axis=-1)
-        x = ef.concat(before, x, ef.flip(x[..., -half - 1 : -1], axis=-1), axis=-1)
+        x = ef.concat([before, x, ef.flip(x[..., -half - 1 : -1], axis=-1)], axis=-1)
     rows = extract_sequences(x, fft_length, sequence_stride)
     return _parts(ef.fft.rfft(ef.multiply(rows, weights)))
 

@@ -190,7 +190,7 @@ def dot_product_attention(
     if bias is not None:
         bias = cast(bias, query.dtype)
         mask = bias if mask is None else ef.where(mask, bias, -float("inf"))
-    heads = [ef.swapaxes(x, 1, 2) for x in (query, key, value)]
+    q, k, v = (ef.swapaxes(x, 1, 2) for x in (query, key, value))
     scale = None if scale is None else float(scale)
-    found = ef.dot_product_attention(*heads, mask, is_causal=bool(is_causal), scale=scale)
+    found = ef.dot_product_attention(q, k, v, mask, is_causal=bool(is_causal), scale=scale)
     return ef.swapaxes(found, 1, 2)

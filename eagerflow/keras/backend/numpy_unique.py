@@ -64,4 +64,4 @@ def _sized(x, size, axis, fill):
     count = x.shape[axis]
     if count >= size:
         return ef.take(x, ef.arange(size), axis=axis)
-    return ef.concat(x, ef.repeat(fill, size - count, axis=axis), axis=axis)
+    return ef.concat([x, ef.repeat(fill, size - count, axis=axis)], axis=axis)

@@ -174,7 +174,7 @@ def lstm(
     """The last output, the outputs and the last states of an LSTM."""
     _refuse_others(mask, unroll, activation, recurrent_activation)
     given = inputs, kernel, recurrent_kernel, bias, initial_state_h, initial_state_c
-    h, c = ef.lstm(*[_tensor_or_none(x) for x in given], reverse=go_backwards)
+    h, c = ef.lstm(*[_tensor_or_none(x) for x in given], reverse=go_backwards)  # type: ignore[misc]
     last, outputs = _results(h, return_sequences, go_backwards)
     return last, outputs, [last, c[:, 0] if go_backwards else c[:, -1]]
 
@@ -198,7 +198,7 @@ def gru(
     if not reset_after:
         raise NotImplementedError
     given = inputs, kernel, recurrent_kernel, bias, initial_state
-    h = ef.gru(*[_tensor_or_none(x) for x in given], reverse=go_backwards)
+    h = ef.gru(*[_tensor_or_none(x) for x in given], reverse=go_backwards)  # type: ignore[misc]
     last, outputs = _results(h, return_sequences, go_backwards)
     return last, outputs, [last]
 

@@ -100,7 +100,7 @@ class Normalization(Layer):
 
     def _value(self, statistic: Any) -> Tensor:
         """A statistic in a shape that broadcasts to the inputs."""
-        known = statistic.value if isinstance(statistic, Operators) else as_tensor(statistic)
+        known = statistic.value if isinstance(statistic, Operators) else as_tensor(statistic)  # type: ignore[attr-defined]
         return ops.reshape(ops.astype(known, self.compute_dtype), self.placed)
 
     def adapt(self, data: TensorLike | Iterable[Any]) -> None:

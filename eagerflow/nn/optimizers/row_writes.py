@@ -54,7 +54,7 @@ class RowWrite(NamedTuple):
 @lru_cache(maxsize=256)
 def _teller(*specs: Any) -> Any:
     """The index of the written elements; see ``Op.writes``."""
-    return ops.index_set.op.writes(*specs, index=_INDEX)
+    return ops.index_set.op.writes(*specs, index=_INDEX)  # type: ignore[attr-defined]
 
 
 def copied(values: dict[Variable, Any]) -> dict[Variable, Tensor]:

@@ -34,6 +34,7 @@ from eagerflow.ops.samples import each, make, pairs
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import broadcast_arrays, squeeze
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["complex", "polar", "view"]
 
@@ -177,7 +178,7 @@ def _refused(rng: np.random.Generator) -> list[ErrorSample]:
     errors=_refused,
     dtypes=FLOATS,
 )
-def complex(real: Any, imag: Any, /) -> Any:
+def complex(real: Any, imag: Any, /) -> Tensor:
     """Complex numbers of their real and imaginary parts.
 
     ``real`` and ``imag`` are real tensors, arrays or numbers of shapes that broadcast; float64
@@ -197,7 +198,7 @@ def complex(real: Any, imag: Any, /) -> Any:
     errors=_refused,
     dtypes=FLOATS,
 )
-def polar(abs: Any, angle: Any, /) -> Any:
+def polar(abs: Any, angle: Any, /) -> Tensor:
     """Complex numbers of their absolute values and angles, in radians.
 
     ``abs`` and ``angle`` are real tensors, arrays or numbers of shapes that broadcast; float64

@@ -19,7 +19,7 @@ from eagerflow.ops.samples import values
 from eagerflow.ops.shapes.reshaping import broadcast_to, sized
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array, Namespace, TensorSpec
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
     "empty",
@@ -140,7 +140,7 @@ def _full(
     return xp.full(shape, fill_value, dtype=dtype or default_dtype(type(fill_value)))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor filled with one number, or with the values of a tensor repeated.
 
     ``shape`` is an integer or a tuple of sizes, ``fill_value`` a Python number, or a tensor or
@@ -218,7 +218,7 @@ def ones_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
     return xp.ones(x.shape, dtype=dtype or x.dtype)
 
 
-def full_like(x: Any, /, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def full_like(x: Any, /, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """One number in the shape and, unless ``dtype`` and ``device`` are given, those of a tensor.
 
     ``x`` is a tensor, ``fill_value`` a number or a tensor that broadcasts to its shape.
@@ -291,7 +291,7 @@ def eye(
     return xp.eye(n_rows, columns, k=k, dtype=dtype or default_dtype(float))
 
 
-def empty(shape: Any, dtype: Any = None, device: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor of any values; here they are zeros, so that every run is the same.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32. Raises
@@ -303,7 +303,7 @@ def empty(shape: Any, dtype: Any = None, device: Any = None) -> Any:
     return zeros(shape, dtype, device)
 
 
-def empty_like(x: Any, /, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: Any, /, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor of any values in the shape and, unless given, dtype and device of another.
 
     >>> ef.empty_like(ef.ones((2, 3))).shape
@@ -312,7 +312,7 @@ def empty_like(x: Any, /, dtype: Any = None, device: Any = None) -> Any:
     return zeros_like(x, dtype, device=device)
 
 
-def from_dlpack(x: Any, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor of the values of any object that offers ``__dlpack__``.
 
     The memory is shared if possible; ``copy=True`` copies, ``copy=False`` raises if a copy is

@@ -15,7 +15,7 @@ from eagerflow.ops.elementwise.exponential import exp, log
 from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.operands import floating
 from eagerflow.ops.plain import plain
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["geomspace", "logspace"]
 
@@ -29,7 +29,7 @@ def logspace(
     base: Any = 10.0,
     dtype: Any = None,
     device: Any = None,
-) -> Any:
+) -> Tensor:
     """Powers of ``base`` whose exponents are evenly spaced from ``start`` to ``stop``.
 
     ``start`` and ``stop`` are numbers or tensors without axes, ``num`` is their number;
@@ -54,7 +54,7 @@ def geomspace(
     endpoint: bool = True,
     dtype: Any = None,
     device: Any = None,
-) -> Any:
+) -> Tensor:
     """Numbers from ``start`` to ``stop`` with a constant ratio (a geometric sequence).
 
     ``start`` and ``stop`` are real numbers of one sign, or tensors without axes; ``num`` is their

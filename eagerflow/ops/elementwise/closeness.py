@@ -24,6 +24,7 @@ from eagerflow.ops.elementwise.comparison import (
 )
 from eagerflow.ops.reductions.sums import all as every
 from eagerflow.ops.samples import make, pairs
+from eagerflow.tensor import Tensor
 
 __all__ = ["allclose", "array_equal", "isclose"]
 
@@ -66,7 +67,7 @@ def _isclose(x1: Any, x2: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 )
 def isclose(
     x1: Any, x2: Any, /, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
-) -> Any:
+) -> Tensor:
     """Whether the elements of two tensors differ by ``atol + rtol * abs(x2)`` at most.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; ``rtol`` and ``atol``
@@ -88,7 +89,7 @@ def isclose(
 )
 def allclose(
     x1: Any, x2: Any, /, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
-) -> Any:
+) -> Tensor:
     """Whether all elements of two tensors are close: see ``ef.isclose``.
 
     The result is a tensor without axes. Raises ShapeError where the shapes do not broadcast.
@@ -120,7 +121,7 @@ def _equal_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     dtypes=NUMERIC,
     gradient=_TRUTH,
 )
-def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> Any:
+def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> Tensor:
     """Whether two tensors have the same shape and equal elements.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers; with ``equal_nan`` NaN equals itself. The

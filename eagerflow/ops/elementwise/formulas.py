@@ -39,6 +39,7 @@ from eagerflow.ops.elementwise.trigonometric import sin
 from eagerflow.ops.inspection import finfo
 from eagerflow.ops.operands import floating, real_numbers, wide
 from eagerflow.ops.samples import each, make, pairs, reals
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "bitwise_count",
@@ -67,7 +68,7 @@ def _no_fit(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 @composed(samples=reals(-200, 200), reference=each(math.radians), errors=_no_text, dtypes=REAL)
-def deg2rad(x: Any, /) -> Any:
+def deg2rad(x: Any, /) -> Tensor:
     """Angles in degrees as radians.
 
     ``x`` is a real tensor; integers are taken as float32. Raises DTypeError for complex.
@@ -79,7 +80,7 @@ def deg2rad(x: Any, /) -> Any:
 
 
 @composed(samples=reals(-4, 4), reference=each(math.degrees), errors=_no_text, dtypes=REAL)
-def rad2deg(x: Any, /) -> Any:
+def rad2deg(x: Any, /) -> Tensor:
     """Angles in radians as degrees.
 
     ``x`` is a real tensor; integers are taken as float32. Raises DTypeError for complex.
@@ -106,7 +107,7 @@ def _sinc(x: Any) -> Any:
 
 
 @composed(samples=reals(-3, 3), reference=lambda x: np.sinc(x), errors=_no_text)
-def sinc(x: Any, /) -> Any:
+def sinc(x: Any, /) -> Tensor:
     """Sine of π times each element, divided by that; 1 at 0.
 
     ``x`` is a numeric tensor; integers are taken as float32. Raises DTypeError for bools.
@@ -124,7 +125,7 @@ def sinc(x: Any, /) -> Any:
     dtypes=FLOATS,
     singular=True,
 )
-def xlogy(x1: Any, x2: Any, /) -> Any:
+def xlogy(x1: Any, x2: Any, /) -> Tensor:
     """``x1`` times the logarithm of ``x2``, and 0 where ``x1`` is 0.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; integers are taken as
@@ -144,7 +145,7 @@ def xlogy(x1: Any, x2: Any, /) -> Any:
     dtypes=FLOATS,
     singular=True,
 )
-def xlog1py(x1: Any, x2: Any, /) -> Any:
+def xlog1py(x1: Any, x2: Any, /) -> Tensor:
     """``x1`` times the logarithm of ``1 + x2``, and 0 where ``x1`` is 0.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; integers are taken as
@@ -167,7 +168,7 @@ def _logit(x: Any) -> Any:
     errors=_no_text,
     dtypes=FLOATS,
 )
-def logit(x: Any, /) -> Any:
+def logit(x: Any, /) -> Tensor:
     """Logarithm of the odds x / (1 - x): the inverse of ``ef.sigmoid``.
 
     ``x`` holds probabilities from 0, which gives -infinity, to 1, which gives infinity; elsewhere
@@ -190,7 +191,7 @@ def _logaddexp2(x1: Any, x2: Any) -> Any:
     errors=_no_fit,
     dtypes=REAL,
 )
-def logaddexp2(x1: Any, x2: Any, /) -> Any:
+def logaddexp2(x1: Any, x2: Any, /) -> Tensor:
     """Logarithm to base 2 of the sum of two powers of 2, without intermediate overflow.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
@@ -214,7 +215,7 @@ def logaddexp2(x1: Any, x2: Any, /) -> Any:
     errors=_no_fit,
     dtypes=FLOATS,
 )
-def heaviside(x1: Any, x2: Any, /) -> Any:
+def heaviside(x1: Any, x2: Any, /) -> Tensor:
     """0 where ``x1`` is negative, 1 where it is positive, and ``x2`` where it is 0.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
@@ -234,7 +235,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     errors=_no_text,
     dtypes=FLOATS,
 )
-def modf(x: Any, /) -> Any:
+def modf(x: Any, /) -> tuple[Tensor, Tensor]:
     """The fraction of each element, and its integral part, rounded towards 0.
 
     ``x`` is a real tensor; integers are taken as float32. The results are ``(fractions,
@@ -270,7 +271,7 @@ def _strange(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 @composed(samples=_strange, reference=lambda x, **more: np.nan_to_num(x, **more), errors=_no_text)
 def nan_to_num(
     x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+) -> Tensor:
     """The elements, with numbers in place of NaN and of infinities.
 
     ``x`` is a tensor of any dtype; of complex numbers both parts are replaced. ``posinf`` and
@@ -295,7 +296,7 @@ def nan_to_num(
     dtypes=INTEGERS,
     gradient=Missing("the result is a count, which does not change smoothly"),
 )
-def bitwise_count(x: Any, /) -> Any:
+def bitwise_count(x: Any, /) -> Tensor:
     """The number of set bits of the magnitude of each integer, as uint8.
 
     ``x`` is a tensor of integers. Raises DTypeError for other dtypes.

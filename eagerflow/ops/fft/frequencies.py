@@ -26,6 +26,7 @@ from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import roll
 from eagerflow.ops.shapes.reshaping import sized
 from eagerflow.spec import normalize_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
@@ -53,7 +54,7 @@ def _told(op: str, n: Any, d: Any, dtype: Any) -> tuple[int, DType]:
     return length, made
 
 
-def fftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of ``ef.fft.fft``: those from 0 on, and then the negative ones.
 
     ``n`` is the length of the transform, ``d`` the time between two elements: frequencies are in
@@ -70,7 +71,7 @@ def fftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> An
     return astype(divide(whole, length * d), made)
 
 
-def rfftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of ``ef.fft.rfft``, from 0 to half of 1/d.
 
     ``n`` is the length of the transform, ``d`` the time between two elements: frequencies are in
@@ -136,7 +137,7 @@ _SHIFT: dict[str, Any] = {"samples": _samples, "errors": _errors, "dtypes": STAN
 
 
 @composed(**_SHIFT, reference=_rows(1))
-def fftshift(x: Any, /, *, axes: Any = None) -> Any:
+def fftshift(x: Any, /, *, axes: Any = None) -> Tensor:
     """A spectrum with frequency 0 in the middle of its axes.
 
     ``x`` is any tensor, ``axes`` an axis, a tuple of axes, or None for all. Raises ShapeError for
@@ -149,7 +150,7 @@ def fftshift(x: Any, /, *, axes: Any = None) -> Any:
 
 
 @composed(**_SHIFT, reference=_rows(-1))
-def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
+def ifftshift(x: Any, /, *, axes: Any = None) -> Tensor:
     """Inverse of ``ef.fft.fftshift``: a spectrum with frequency 0 at the beginning of its axes.
 
     ``x`` is any tensor, ``axes`` an axis, a tuple of axes, or None for all. Raises ShapeError for

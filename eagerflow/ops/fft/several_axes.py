@@ -10,13 +10,14 @@ import numpy as np
 from eagerflow.dtypes import FLOATS, INEXACT, DType
 from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.family import op_of
 from eagerflow.ops.fft.transforms import DUAL, checked_norm, complex_dtype, fft, ifft, irfft, rfft
 from eagerflow.ops.samples import make
 from eagerflow.spec import normalize_axes
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "fft2",
@@ -177,7 +178,9 @@ def _reference(last: Any, others: Any, back: bool = False) -> Callable[..., Any]
     return reference
 
 
-def _several(last: Any, others: Any, back: bool = False, **facts: Any) -> Any:
+def _several(
+    last: Any, others: Any, back: bool = False, **facts: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     own: dict[str, Any] = {
         "samples": _many,
         "errors": _errors,
@@ -191,7 +194,7 @@ def _several(last: Any, others: Any, back: bool = False, **facts: Any) -> Any:
 
 
 @_several(fft, fft)
-def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform along several axes.
 
     ``x`` is a complex or real tensor. ``axes`` is a tuple of axes, by default all, or the last ones
@@ -206,7 +209,7 @@ def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") 
 
 
 @_several(ifft, ifft)
-def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Inverse of ``ef.fft.fftn``, along several axes.
 
     ``x``, ``s`` and ``axes`` are as there, ``norm`` as for ``ef.fft.ifft``, along each axis.
@@ -220,7 +223,7 @@ def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
 
 
 @_several(rfft, fft, dtypes=FLOATS)
-def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform of real numbers along several axes.
 
     ``x`` is a real tensor; ``s``, ``axes`` and ``norm`` are as for ``ef.fft.fftn``. Along the
@@ -234,7 +237,7 @@ def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
 
 
 @_several(irfft, ifft, back=True)
-def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Inverse of ``ef.fft.rfftn``: the real numbers that have this half of a spectrum.
 
     ``x`` is a complex or real tensor. ``axes`` and ``norm`` are as for ``ef.fft.ifftn``; ``s`` are
@@ -252,7 +255,7 @@ def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward"
 
 
 @_several(fft, fft, samples=_two)
-def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.fftn`` along two axes: by default the last.
 
     Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm.
@@ -264,7 +267,7 @@ def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwar
 
 
 @_several(ifft, ifft, samples=_two)
-def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.ifftn`` along two axes: by default the last.
 
     Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm.
@@ -276,7 +279,7 @@ def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwa
 
 
 @_several(rfft, fft, samples=_two, dtypes=FLOATS)
-def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.rfftn`` along two axes: by default the last.
 
     Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm,
@@ -289,7 +292,7 @@ def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwa
 
 
 @_several(irfft, ifft, back=True, samples=_two)
-def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.irfftn`` along two axes: by default the last.
 
     Raises ShapeError for axes and lengths that do not fit, ArgumentError for another norm.
@@ -309,7 +312,7 @@ def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backw
     dtypes=INEXACT,
     reference=lambda x, n, axis, norm: defined(irfft)(np.conj(x), n, axis, DUAL[norm]),
 )
-def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Any:
+def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The real spectrum of a signal whose second half mirrors the first, complex conjugated.
 
     ``x`` is the first half of the signal, complex or real, ``n`` the length of the whole and of
@@ -329,7 +332,7 @@ def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") ->
     dtypes=FLOATS,
     reference=lambda x, n, axis, norm: np.conj(defined(rfft)(x, n, axis, DUAL[norm])),
 )
-def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Any:
+def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of ``ef.fft.hfft``: the first half of the signal that has a real spectrum.
 
     ``x`` is a real tensor, ``n`` the number of its elements that are used, zero-padded, by default

@@ -24,6 +24,7 @@ from eagerflow.ops.samples import distinct
 from eagerflow.ops.shapes.repeating import repeat
 from eagerflow.ops.shapes.reshaping import reshape, squeeze
 from eagerflow.primitives.windows import per_axis, spatial_rank
+from eagerflow.tensor import Tensor
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
 
@@ -79,7 +80,7 @@ def _grid_errors(rng: np.random.Generator) -> list[ErrorSample]:
     errors=_grid_errors,
     dtypes=FLOATS,
 )
-def adaptive_avg_pool(x: Any, /, size: Any) -> Any:
+def adaptive_avg_pool(x: Any, /, size: Any) -> Tensor:
     """The mean in each cell of a grid of ``size`` cells over the spatial axes.
 
     ``x`` is (batch, *spatial, channels), ``size`` an integer or one for each axis; cell i of m over

@@ -18,6 +18,7 @@ from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.selection import clip, maximum, minimum, where
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.joining import stack
+from eagerflow.tensor import Tensor
 
 __all__ = ["hsv_to_rgb", "rgb_to_grayscale", "rgb_to_hsv"]
 
@@ -63,7 +64,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     errors=_errors,
     dtypes=FLOATS,
 )
-def rgb_to_grayscale(x: Any, /) -> Any:
+def rgb_to_grayscale(x: Any, /) -> Tensor:
     """Colors as shades of gray: 0.2989 red + 0.5870 green + 0.1140 blue (ITU-R BT.601).
 
     ``x`` is (..., 3), the result (..., 1); (..., 1) is gray. Raises ShapeError for other shapes.
@@ -85,7 +86,7 @@ def _color_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 @composed(
     samples=_color_samples, reference=_pixels(colorsys.rgb_to_hsv), errors=_errors, dtypes=FLOATS
 )
-def rgb_to_hsv(x: Any, /) -> Any:
+def rgb_to_hsv(x: Any, /) -> Tensor:
     """Red, green and blue as hue, saturation and value, all from 0 to 1.
 
     ``x`` is (..., 3). The hue of gray is 0. Raises ShapeError for other shapes.
@@ -116,7 +117,7 @@ def rgb_to_hsv(x: Any, /) -> Any:
     dtypes=FLOATS,
     singular=True,
 )
-def hsv_to_rgb(x: Any, /) -> Any:
+def hsv_to_rgb(x: Any, /) -> Tensor:
     """Hue, saturation and value, all from 0 to 1, as red, green and blue.
 
     ``x`` is (..., 3). Raises ShapeError for other shapes.

@@ -30,6 +30,7 @@ from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.repeating import meshgrid
 from eagerflow.ops.shapes.reshaping import matrix_transpose, reshape
 from eagerflow.primitives.windows import differ, sizes_of, spatial_rank
+from eagerflow.tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample", "map_coordinates"]
 
@@ -149,7 +150,7 @@ def _map_errors(rng: np.random.Generator) -> list[ErrorSample]:
 )
 def map_coordinates(
     x: Any, coordinates: Any, /, order: int, mode: str = "constant", cval: float = 0.0
-) -> Any:
+) -> Tensor:
     """Values of a tensor at positions between its elements, like SciPy's function of this name.
 
     ``coordinates`` (axes, *out) has the positions along each of the first axes of ``x``, in
@@ -255,7 +256,7 @@ def grid_sample(
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool = False,
-) -> Any:
+) -> Tensor:
     """Channels-last images sampled at the positions of a grid, like PyTorch's function of this
     name.
 
@@ -326,7 +327,7 @@ def _affine_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     ],
     dtypes=FLOATS,
 )
-def affine_grid(theta: Any, /, size: Any, align_corners: bool = False) -> Any:
+def affine_grid(theta: Any, /, size: Any, align_corners: bool = False) -> Tensor:
     """The grid for ``grid_sample`` that turns, scales and shifts images.
 
     ``theta`` (batch, axes, axes + 1) has a matrix, and a shift in its last column, for positions

@@ -25,6 +25,7 @@ from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis, reshape
 from eagerflow.primitives.windows import per_axis, spatial_rank
+from eagerflow.tensor import Tensor
 
 __all__ = ["gaussian_blur", "local_response_norm", "sobel_edges"]
 
@@ -83,7 +84,7 @@ def _blur_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     ],
     dtypes=FLOATS,
 )
-def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Any:
+def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Tensor:
     """Gaussian blur of images, with zero padding.
 
     ``x`` is (batch, *spatial, channels). ``sigma`` is the standard deviation in pixels, a number or
@@ -143,7 +144,7 @@ def _edges_reference(x: Any) -> Any:
     ],
     dtypes=FLOATS,
 )
-def sobel_edges(x: Any, /) -> Any:
+def sobel_edges(x: Any, /) -> Tensor:
     """Sobel filters of images along rows and columns, with zero padding.
 
     ``x`` is (batch, rows, columns, channels), the result (batch, rows, columns, channels, 2): how
@@ -198,7 +199,7 @@ def _norm_reference(x: Any, size: int, alpha: float, beta: float, k: float) -> A
 )
 def local_response_norm(
     x: Any, /, size: int = 5, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
+) -> Tensor:
     """Each value over a power of the mean square of the channels around it.
 
     ``x / (k + alpha * mean) ** beta`` (Krizhevsky et al., 2012), where the mean is that of the

@@ -28,6 +28,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import moveaxis
 from eagerflow.primitives.windows import sizes_of, spatial_rank
 from eagerflow.spec import normalize_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["interpolate", "scale_and_translate"]
 
@@ -134,7 +135,7 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Any:
+) -> Tensor:
     """Channels-last images of another size, as PyTorch's function of this name has it.
 
     ``x`` is (batch, *spatial, channels); ``size`` an integer or one for each spatial axis, or
@@ -252,7 +253,7 @@ def scale_and_translate(
     axes: Any,
     method: str = "linear",
     antialias: bool = True,
-) -> Any:
+) -> Tensor:
     """A tensor scaled and shifted along some axes, as JAX has it.
 
     ``scale`` and ``translation`` are tensors with a number for each of ``axes``, and gradients pass

@@ -26,6 +26,7 @@ from eagerflow.primitives.windows import (
     sizes_of,
     spatial_rank,
 )
+from eagerflow.tensor import Tensor
 
 __all__ = ["extract_patches", "fold", "unfold"]
 
@@ -114,7 +115,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 @composed(samples=_samples, reference=_unfold_reference, errors=_errors)
 def unfold(
     x: Any, /, window: Any, strides: Any = 1, padding: Any = "valid", dilation: Any = 1
-) -> Any:
+) -> Tensor:
     """The patches of images: the contents of a window at each of its positions (im2col).
 
     ``x`` is (batch, *spatial, channels), the result (batch, *positions, *window, channels).
@@ -153,7 +154,7 @@ def unfold(
 )
 def extract_patches(
     x: Any, /, size: Any, strides: Any = None, dilation: Any = 1, padding: Any = "valid"
-) -> Any:
+) -> Tensor:
     """The patches of images, each a row of its pixels with their channels.
 
     ``x`` is (batch, *spatial, channels); the result is (batch, *positions, values), rows of a patch
@@ -222,7 +223,7 @@ def _fold_errors(rng: np.random.Generator) -> list[ErrorSample]:
 )
 def fold(
     patches: Any, /, size: Any, strides: Any = 1, padding: Any = "valid", dilation: Any = 1
-) -> Any:
+) -> Tensor:
     """Images with all patches added where ``unfold`` took them: its transpose (col2im).
 
     ``patches`` is (batch, *positions, *window, channels), ``size`` has the spatial sizes of the

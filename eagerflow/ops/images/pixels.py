@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy as np
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.windows import per_axis, spatial_rank
+from eagerflow.tensor import Tensor
 
 __all__ = ["depth_to_space", "pixel_shuffle", "pixel_unshuffle", "space_to_depth"]
 
@@ -123,14 +125,14 @@ def _block_errors(words: str) -> Any:
     ]
 
 
-def _space(back: bool, last: bool) -> Any:
+def _space(back: bool, last: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
     reference = _channels_reference(last) if back else _space_reference(last)
     words = "are not whole blocks"
     return composed(samples=_block_samples(back), reference=reference, errors=_block_errors(words))
 
 
 @_space(False, False)
-def pixel_shuffle(x: Any, /, factor: Any) -> Any:
+def pixel_shuffle(x: Any, /, factor: Any) -> Tensor:
     """Channels that become blocks of pixels, as PyTorch orders them.
 
     ``x`` is (batch, *spatial, channels); spatial sizes grow by ``factor``, an integer or one for
@@ -145,7 +147,7 @@ def pixel_shuffle(x: Any, /, factor: Any) -> Any:
 
 
 @_space(True, False)
-def pixel_unshuffle(x: Any, /, factor: Any) -> Any:
+def pixel_unshuffle(x: Any, /, factor: Any) -> Tensor:
     """Blocks of pixels that become channels: the inverse of ``pixel_shuffle``.
 
     ``x`` is (batch, *spatial, channels), ``factor`` an integer or one for each spatial axis. Raises
@@ -158,7 +160,7 @@ def pixel_unshuffle(x: Any, /, factor: Any) -> Any:
 
 
 @_space(False, True)
-def depth_to_space(x: Any, /, factor: Any) -> Any:
+def depth_to_space(x: Any, /, factor: Any) -> Tensor:
     """Channels that become blocks of pixels, as TensorFlow orders them.
 
     ``x`` is (batch, *spatial, channels); spatial sizes grow by ``factor``, an integer or one for
@@ -173,7 +175,7 @@ def depth_to_space(x: Any, /, factor: Any) -> Any:
 
 
 @_space(True, True)
-def space_to_depth(x: Any, /, factor: Any) -> Any:
+def space_to_depth(x: Any, /, factor: Any) -> Tensor:
     """Blocks of pixels that become channels: the inverse of ``depth_to_space``.
 
     ``x`` is (batch, *spatial, channels), ``factor`` an integer or one for each spatial axis. Raises

@@ -23,6 +23,7 @@ from eagerflow.ops.nn.pooling import avg_pool, max_pool, max_pool_gather
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.primitives.windows import differ, per_axis, sizes_of, spatial_rank
+from eagerflow.tensor import Tensor
 
 __all__ = ["lp_pool", "max_pool_with_indices", "max_unpool"]
 
@@ -89,7 +90,7 @@ def max_pool_with_indices(
     padding: Any = "valid",
     dilation: Any = 1,
     ceil_mode: bool = False,
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """The largest element of each window, and its index: ``(values, indices)``.
 
     The arguments are those of ``max_pool``. ``indices`` are int64 numbers of elements among all
@@ -138,7 +139,7 @@ def _unpool_reference(x: Any, indices: Any, size: Any) -> Any:
     ],
     dtypes=FLOATS,
 )
-def max_unpool(x: Any, indices: Any, /, size: Any) -> Any:
+def max_unpool(x: Any, indices: Any, /, size: Any) -> Tensor:
     """Elements scattered to the indices from ``max_pool_with_indices``, with zeros elsewhere.
 
     ``x`` is (batch, *spatial, channels), ``indices`` of the same shape, ``size`` has the spatial
@@ -212,7 +213,7 @@ def lp_pool(
     strides: Any = None,
     dilation: Any = 1,
     ceil_mode: bool = False,
-) -> Any:
+) -> Tensor:
     """The p-norm of each window of channels-last images, signals or volumes.
 
     ``norm_type`` is p, above 0; the rest is as in ``max_pool``. In a window that exceeds the image,

@@ -24,6 +24,7 @@ from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.repeating import meshgrid
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.primitives.windows import differ, sizes_of
+from eagerflow.tensor import Tensor
 
 __all__ = ["affine_transform", "crop_and_resize", "homography", "perspective_transform"]
 
@@ -101,7 +102,7 @@ def affine_transform(
     mode: str = "grid-constant",
     cval: float = 0.0,
     size: Any = None,
-) -> Any:
+) -> Tensor:
     """Images turned, scaled, sheared, shifted or projected, by eight numbers each.
 
     ``x`` is (batch, rows, columns, channels), ``transform`` (batch, 8), or (8,) for all: with
@@ -178,7 +179,7 @@ _POINTS_ERRORS = [
     errors=lambda rng: _POINTS_ERRORS,
     dtypes=FLOATS,
 )
-def homography(start_points: Any, end_points: Any, /) -> Any:
+def homography(start_points: Any, end_points: Any, /) -> Tensor:
     """The eight numbers for ``affine_transform`` that map four points to four others.
 
     ``start_points`` and ``end_points`` are (..., 4, 2), each point (column, row); the result is
@@ -245,7 +246,7 @@ def perspective_transform(
     order: int = 1,
     mode: str = "grid-constant",
     cval: float = 0.0,
-) -> Any:
+) -> Tensor:
     """Perspective transform of images: four points are mapped to four others.
 
     ``x`` is (batch, rows, columns, channels); ``start_points`` and ``end_points`` are (batch, 4,
@@ -317,7 +318,7 @@ def _cropped_errors(rng: np.random.Generator) -> list[ErrorSample]:
 )
 def crop_and_resize(
     x: Any, boxes: Any, box_indices: Any, /, size: Any, order: int = 1, cval: float = 0.0
-) -> Any:
+) -> Tensor:
     """Parts of images, all at one size, as TensorFlow's function of this name.
 
     ``x`` is (batch, rows, columns, channels). ``boxes`` (count, 4) has the first row and column and

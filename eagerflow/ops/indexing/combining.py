@@ -33,6 +33,7 @@ from eagerflow.ops.reductions.sorting import searchsorted
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import expand_dims, reshape
 from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["embedding_bag", "index_reduce", "scatter_reduce", "segment_mean"]
 
@@ -66,7 +67,7 @@ def _means(x: Any, segment_ids: Any, num_segments: int) -> Any:
         ErrorSample((np.ones(2), np.array([0]), 1), {}, ShapeError, "do not fit x"),
     ],
 )
-def segment_mean(x: Any, segment_ids: Any, /, num_segments: Any = None) -> Any:
+def segment_mean(x: Any, segment_ids: Any, /, num_segments: Any = None) -> Tensor:
     """Means of the rows of a tensor that have the same number.
 
     Arguments and errors are those of ``segment_sum``; rows without a number are 0.
@@ -217,7 +218,7 @@ def scatter_reduce(
     axis: int = -1,
     reduce: str = "sum",
     include_self: bool = True,
-) -> Any:
+) -> Tensor:
     """A copy of a tensor in which each update is combined with an element along an axis.
 
     ``x`` and ``updates`` are real tensors, ``indices`` integers: positions along ``axis``, one for
@@ -272,7 +273,7 @@ def index_reduce(
     axis: int = 0,
     reduce: str = "sum",
     include_self: bool = True,
-) -> Any:
+) -> Tensor:
     """A copy of a tensor in which each slice of updates is combined with a slice along an axis.
 
     ``indices`` is a tensor of integers with one axis: the positions of the slices of ``updates``
@@ -353,7 +354,7 @@ def embedding_bag(
     weights: Any = None,
     mode: str = "mean",
     padding_id: int | None = None,
-) -> Any:
+) -> Tensor:
     """Sums, means or maxima of the rows of a table selected by bags of indices.
 
     ``table`` is a tensor of rows, shape (rows, width). ``ids`` holds integers: with two axes each

@@ -24,6 +24,7 @@ from eagerflow.ops.plain import plain
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import as_shape
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "argwhere",
@@ -64,7 +65,7 @@ def _within(places: Any, size: Any) -> Any:
     dtypes=INTEGERS,
     gradient=_INDEX,
 )
-def unravel_index(indices: Any, /, shape: Any) -> Any:
+def unravel_index(indices: Any, /, shape: Any) -> tuple[Tensor, ...]:
     """Indices along each axis, of indices into a flattened tensor.
 
     ``indices`` is a tensor of integers, negative ones counted from the end; ``shape`` is that of
@@ -93,7 +94,7 @@ def _divided(index: int, shape: Any) -> list[int]:
     return found[::-1]
 
 
-def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise") -> Any:
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise") -> Tensor:
     """Indices into a flattened tensor, of indices along each axis.
 
     ``multi_index`` is a tuple of tensors of integers, one for each axis, ``dims`` the shape.
@@ -127,7 +128,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise") -> Any:
 # Chosen by conditions -----------------------------------------------------------------------------
 
 
-def argwhere(x: Any) -> Any:
+def argwhere(x: Any) -> Tensor:
     """Indices of the elements that are not zero, one row for each.
 
     ``x`` is a tensor; the result is int64, of shape (elements, axes). Raises CaptureError while a
@@ -142,7 +143,7 @@ def argwhere(x: Any) -> Any:
     return stack(list(nonzero(x)), axis=-1)
 
 
-def flatnonzero(x: Any) -> Any:
+def flatnonzero(x: Any) -> Tensor:
     """Indices into the flattened tensor of the elements that are not zero.
 
     ``x`` is a tensor; the result is int64. Raises CaptureError while a graph is captured, since the
@@ -154,7 +155,7 @@ def flatnonzero(x: Any) -> Any:
     return nonzero(reshape(as_tensor(x), (-1,)))[0]
 
 
-def compress(condition: Any, x: Any, axis: Any = None) -> Any:
+def compress(condition: Any, x: Any, axis: Any = None) -> Tensor:
     """The slices along an axis for which a condition is true; without one, of the flattened tensor.
 
     ``condition`` is a vector of truth values, at most as long as the axis; ``x`` is a tensor.
@@ -173,7 +174,7 @@ def compress(condition: Any, x: Any, axis: Any = None) -> Any:
     return take(x, flatnonzero(condition), axis=axis)
 
 
-def extract(condition: Any, x: Any) -> Any:
+def extract(condition: Any, x: Any) -> Tensor:
     """The elements for which a condition is true, as a vector.
 
     ``condition`` and ``x`` are tensors of as many elements. Raises CaptureError while a graph is
@@ -186,7 +187,7 @@ def extract(condition: Any, x: Any) -> Any:
 
 
 @plain
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
     """The elements of the first of several tensors whose condition is true.
 
     ``condlist`` is a list of tensors of truth values, ``choicelist`` one of as many tensors or

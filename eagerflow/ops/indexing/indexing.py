@@ -276,7 +276,7 @@ _GETITEM = op_of(getitem)
 _new = object.__new__
 
 
-def _quick_getitem(self: Any, index: Any, /) -> Any:
+def _quick_getitem(self: Any, index: Any, /) -> Tensor:
     """Part of the tensor: ``x[index]``, as NumPy has it; see ``ef.getitem``."""
     append = None
     if process.recorders:

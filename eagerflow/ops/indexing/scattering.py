@@ -22,6 +22,7 @@ from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "embedding_lookup",
@@ -153,7 +154,7 @@ def scatter(xp: Namespace, indices: Array, updates: Array, /, shape: Sizes) -> A
     return summed_at(xp, shape, tuple(columns), updates)
 
 
-def gather_nd(x: Any, indices: Any) -> Any:
+def gather_nd(x: Any, indices: Any) -> Tensor:
     """The elements, or slices, of a tensor at positions given by rows of integers.
 
     Each row of ``indices`` (its last axis) is one position in the first axes of ``x``;
@@ -313,7 +314,7 @@ def nonzero(xp: Namespace, x: Array, /) -> Array:
 # Compositions -------------------------------------------------------------------------------------
 
 
-def masked_select(x: Any, mask: Any) -> Any:
+def masked_select(x: Any, mask: Any) -> Tensor:
     """The elements of a tensor where a mask is true, in row-major order: ``x[mask]``.
 
     ``mask`` is a tensor of bools that broadcasts with ``x``. Raises ShapeError where the
@@ -337,7 +338,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     return getitem(broadcast_to(x, shape), broadcast_to(mask, shape))
 
 
-def embedding_lookup(params: Any, ids: Any, *, sparse_gradient: bool = False) -> Any:
+def embedding_lookup(params: Any, ids: Any, *, sparse_gradient: bool = False) -> Tensor:
     """The rows of a table that belong to numbers.
 
     ``params`` is a tensor of rows, one for each number, ``ids`` a tensor of integers from 0

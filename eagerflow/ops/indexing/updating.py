@@ -382,31 +382,31 @@ class _Place:
         self._x = x
         self._index = index
 
-    def get(self) -> Any:
+    def get(self) -> Tensor:
         """The values of the part: ``x[index]``."""
         return getitem(self._x, self._index)
 
-    def set(self, value: Any) -> Any:
+    def set(self, value: Any) -> Tensor:
         """A copy with ``value`` there; see ``ef.index_set``."""
         return index_set(self._x, value, self._index)
 
-    def add(self, value: Any) -> Any:
+    def add(self, value: Any) -> Tensor:
         """A copy with ``value`` added there; see ``ef.index_add``."""
         return index_add(self._x, value, self._index)
 
-    def multiply(self, value: Any) -> Any:
+    def multiply(self, value: Any) -> Tensor:
         """A copy multiplied by ``value`` there; see ``ef.index_multiply``."""
         return index_multiply(self._x, value, self._index)
 
-    def min(self, value: Any) -> Any:
+    def min(self, value: Any) -> Tensor:
         """A copy with the smaller of itself and ``value`` there; see ``ef.index_min``."""
         return index_min(self._x, value, self._index)
 
-    def max(self, value: Any) -> Any:
+    def max(self, value: Any) -> Tensor:
         """A copy with the larger of itself and ``value`` there; see ``ef.index_max``."""
         return index_max(self._x, value, self._index)
 
-    def mean(self, value: Any) -> Any:
+    def mean(self, value: Any) -> Tensor:
         """A copy with the mean of itself and of all values there."""
         return load("indexing.combining").reduced_at(self._x, value, self._index, "mean", True)
 
@@ -433,4 +433,4 @@ def _at(self: Any) -> _At:
     return _At(self)
 
 
-Operators.at = property(_at)  # type: ignore[attr-defined]
+Operators.at = property(_at)  # type: ignore[assignment, method-assign]

@@ -34,6 +34,7 @@ from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.runtime import blas, threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["matmul", "outer", "tensordot", "vecdot"]
 
@@ -607,7 +608,7 @@ def vecdot(xp: Namespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 # Compositions ------------------------------------------------------------------------------------
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: Any, x2: Any, /) -> Tensor:
     """Product of each element of one vector with each element of another.
 
     ``x1`` and ``x2`` are tensors of shapes (n,) and (m,); the result has shape (n, m).
@@ -631,7 +632,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 @plain
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
     """Sum of products over axes of two tensors.
 
     ``x1`` and ``x2`` are numeric tensors; ``axes`` is the number of last axes of ``x1`` that are

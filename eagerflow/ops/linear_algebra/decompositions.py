@@ -44,6 +44,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
@@ -189,8 +190,8 @@ def cholesky(xp: Namespace, x: Array, /, *, upper: bool = False) -> Array:
 class QRResult(NamedTuple):
     """Orthonormal columns and an upper triangle whose product is the matrix."""
 
-    Q: Any
-    R: Any
+    Q: Tensor
+    R: Tensor
 
 
 def _qr_spec(x: TensorSpec, mode: str = "reduced") -> tuple[TensorSpec, TensorSpec]:
@@ -302,8 +303,8 @@ def _qr_reference(x: Any, mode: str) -> Any:
 class EighResult(NamedTuple):
     """Eigenvalues in ascending order, and eigenvectors as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
@@ -452,9 +453,9 @@ def eigvalsh(xp: Namespace, x: Array, /) -> Array:
 class SVDResult(NamedTuple):
     """Left singular vectors as columns, singular values, right singular vectors as rows."""
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
 def _svd_spec(x: TensorSpec, full_matrices: bool = True) -> tuple[TensorSpec, ...]:

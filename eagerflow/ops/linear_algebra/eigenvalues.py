@@ -34,6 +34,7 @@ from eagerflow.ops.linear_algebra.systems import (
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["eig", "eigvals"]
 
@@ -41,8 +42,8 @@ __all__ = ["eig", "eigvals"]
 class EigResult(NamedTuple):
     """Eigenvalues, and eigenvectors as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 def _complex(dtype: DType) -> DType:

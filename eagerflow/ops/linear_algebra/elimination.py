@@ -30,6 +30,7 @@ from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import matrix_transpose
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["lu", "lu_factor", "lu_solve"]
 
@@ -37,16 +38,16 @@ __all__ = ["lu", "lu_factor", "lu_solve"]
 class LUFactors(NamedTuple):
     """Both triangles in one matrix, without the ones of the lower; and the swaps of rows."""
 
-    LU: Any
-    pivots: Any
+    LU: Tensor
+    pivots: Tensor
 
 
 class LUResult(NamedTuple):
     """A permutation, a lower triangle with ones on the diagonal, and an upper one."""
 
-    P: Any
-    L: Any
-    U: Any
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 
 def _factor_spec(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
@@ -246,7 +247,7 @@ def lu(x: Any, /) -> LUResult:
     return LUResult(turned, low, triu(packed[..., :k, :]))
 
 
-def lu_solve(factors: Any, b: Any, /, *, trans: int = 0) -> Any:
+def lu_solve(factors: Any, b: Any, /, *, trans: int = 0) -> Tensor:
     """The solution of a system by the triangles of its matrix.
 
     ``factors`` is the result of ``lu_factor`` for square matrices, shape (..., n, n); ``b`` has

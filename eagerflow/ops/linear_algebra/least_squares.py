@@ -33,6 +33,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import normalize_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["cond", "lstsq", "multi_dot", "tensorinv", "tensorsolve"]
 
@@ -40,10 +41,10 @@ __all__ = ["cond", "lstsq", "multi_dot", "tensorinv", "tensorsolve"]
 class LstsqResult(NamedTuple):
     """The solution, squared residuals of each right side, rank and singular values."""
 
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
 
 
 def _systems(rng: np.random.Generator, dtype: DType) -> list[Sample]:
@@ -137,7 +138,7 @@ _NORMS: Any = (None, 2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)
         ErrorSample((np.ones((2, 3)),), {"p": 1}, ShapeError, "2 rows and 3 columns"),
     ],
 )
-def cond(x: Any, /, p: Any = None) -> Any:
+def cond(x: Any, /, p: Any = None) -> Tensor:
     """The condition number of matrices: the norm times that of the inverse.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n), of square matrices unless
@@ -168,7 +169,7 @@ def _condition(x: Any, p: Any) -> Any:
 
 
 @plain
-def multi_dot(arrays: Any, /) -> Any:
+def multi_dot(arrays: Any, /) -> Tensor:
     """The product of several matrices, in the order that takes the fewest multiplications.
 
     ``arrays`` is a sequence of at least two tensors of two axes; the first and the last may have
@@ -260,7 +261,7 @@ def _maps(*cases: Any, right: bool = False) -> Any:
         ErrorSample((np.ones((2, 2)),), {"ind": 0}, ArgumentError, "not a number of axes"),
     ],
 )
-def tensorinv(a: Any, /, ind: int = 2) -> Any:
+def tensorinv(a: Any, /, ind: int = 2) -> Tensor:
     """The inverse of a tensor as a linear map from its last axes to its first ``ind`` ones.
 
     ``a`` is a tensor of floats or complex numbers whose first ``ind`` sizes have the product of the
@@ -302,7 +303,7 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
         ErrorSample((np.eye(2), np.ones(2)), {"axes": (2,)}, AxisError, "does not exist"),
     ],
 )
-def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Any:
+def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Tensor:
     """The solution ``x`` of ``tensordot(a, x, x.ndim) == b``.
 
     ``a`` has the axes of ``b`` first, then those of ``x``; ``axes`` are moved to its end before.

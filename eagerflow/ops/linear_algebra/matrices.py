@@ -32,6 +32,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.tensor import Tensor
 
 __all__ = ["cross", "matrix_power", "matrix_rank", "trace"]
 
@@ -54,7 +55,7 @@ def _product_of(x: Any, n: int) -> Any:
     reference=_product_of,
     errors=lambda rng: [e._replace(attributes={"n": 2}) for e in square_errors(rng)],
 )
-def matrix_power(x: Any, n: int, /) -> Any:
+def matrix_power(x: Any, n: int, /) -> Tensor:
     """Product of a square matrix with itself, ``n`` times.
 
     ``x`` is a tensor of shape (..., m, m), of floats or complex numbers if ``n`` is negative: then
@@ -71,7 +72,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
         base, rest = inv(base), -rest
     if rest == 0:
         return broadcast_to(identity_like(base), base.shape)
-    result = None
+    result: Any = None
     while rest:
         if rest % 2:
             result = base if result is None else matmul(result, base)
@@ -109,7 +110,7 @@ def _for_each(limit: Any, values: Any) -> Any:
     dtypes=INEXACT,
     gradient=Missing("a number of values"),
 )
-def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Any:
+def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Tensor:
     """Number of singular values that are not negligible.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result is int64, of
@@ -150,7 +151,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Any:
     reference=lambda x, offset, dtype: np.trace(x, offset, -2, -1),
     errors=lambda rng: [ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix")],
 )
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """Sum of the elements on a diagonal of each matrix.
 
     ``x`` is a numeric tensor of shape (..., m, n), ``offset`` counts diagonals to the right
@@ -186,7 +187,7 @@ def _vectors(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     ],
     sizes=Missing("vectors have three elements"),
 )
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """Vector product of the vectors of three elements along an axis.
 
     ``x1`` and ``x2`` are numeric tensors of shapes that broadcast and of size 3 along

@@ -21,6 +21,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import flip
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, reshape
+from eagerflow.tensor import Tensor
 
 __all__ = ["cdist", "dot", "inner", "kron", "polyval", "vander", "vdot"]
 
@@ -46,7 +47,7 @@ def _shapes(*cases: Any) -> Any:
     errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "")],
     dtypes=NUMERIC,
 )
-def dot(x1: Any, x2: Any, /) -> Any:
+def dot(x1: Any, x2: Any, /) -> Tensor:
     """Sums of products over the last axis of one tensor and the last but one (or only) of another.
 
     ``x1`` and ``x2`` are numeric tensors, arrays or numbers; those without axes are multiplied.
@@ -70,7 +71,7 @@ def dot(x1: Any, x2: Any, /) -> Any:
     errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "")],
     dtypes=NUMERIC,
 )
-def inner(x1: Any, x2: Any, /) -> Any:
+def inner(x1: Any, x2: Any, /) -> Tensor:
     """Sums of products over the last axes of two tensors.
 
     ``x1`` and ``x2`` are numeric tensors, arrays or numbers; those without axes are multiplied.
@@ -92,7 +93,7 @@ def inner(x1: Any, x2: Any, /) -> Any:
     errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "")],
     dtypes=NUMERIC,
 )
-def vdot(x1: Any, x2: Any, /) -> Any:
+def vdot(x1: Any, x2: Any, /) -> Tensor:
     """Sum of the products of all elements of two tensors, those of the first conjugated.
 
     ``x1`` and ``x2`` are numeric tensors, arrays or numbers of one size; their shapes do not count.
@@ -113,7 +114,7 @@ def vdot(x1: Any, x2: Any, /) -> Any:
     errors=lambda rng: [ErrorSample(("text", np.ones(2)), {}, DTypeError, "str")],
     dtypes=STANDARD,
 )
-def kron(x1: Any, x2: Any, /) -> Any:
+def kron(x1: Any, x2: Any, /) -> Tensor:
     """Kronecker product: each element of one tensor times all of another, as blocks.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers; if one has fewer axes, axes of size 1 are
@@ -162,7 +163,7 @@ def _distances(a: Any, b: Any, p: float) -> Any:
     dtypes=INEXACT - {np.dtype("complex64"), np.dtype("complex128")},
     singular=True,
 )
-def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
+def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Tensor:
     """Distances of all points of one set from all points of another.
 
     ``x1`` has shape (..., m, coordinates) and ``x2`` (..., n, coordinates); the result has shape
@@ -211,7 +212,7 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
     ],
     dtypes=NUMERIC,
 )
-def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Tensor:
     """Vandermonde's matrix: the powers of each element of a vector, as rows.
 
     ``x`` is a numeric vector, or a stack of them, shape (..., rows); ``N`` is the number of
@@ -245,7 +246,7 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
     errors=lambda rng: [ErrorSample((np.ones((2, 2)), 1.0), {}, ShapeError, "2 axes")],
     dtypes=NUMERIC,
 )
-def polyval(p: Any, x: Any, /) -> Any:
+def polyval(p: Any, x: Any, /) -> Tensor:
     """Values of a polynomial by Horner's rule.
 
     ``p`` is a vector of coefficients, the highest power first; ``x`` is a numeric tensor of any

@@ -28,6 +28,7 @@ from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
+from eagerflow.tensor import Tensor
 
 __all__ = ["det", "inv", "pinv", "slogdet", "solve"]
 
@@ -509,8 +510,8 @@ def det(xp: Namespace, x: Array, /) -> Array:
 class SlogdetResult(NamedTuple):
     """Sign and logarithm of the absolute value of determinants."""
 
-    sign: Any
-    logabsdet: Any
+    sign: Tensor
+    logabsdet: Tensor
 
 
 def _slogdet_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:

@@ -33,6 +33,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.ops.shapes.reshaping import broadcast_to, matrix_transpose, reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["cholesky_inverse", "cholesky_solve", "solve_triangular"]
 
@@ -201,7 +202,7 @@ def _full(x: Any, upper: bool) -> Any:
     reference=lambda x, b, upper: np.linalg.solve(_full(x, upper), b),
     errors=lambda rng: square_errors(rng, np.ones(3)),
 )
-def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Any:
+def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Tensor:
     """The solution of a system with a positive definite matrix, by its Cholesky factor.
 
     ``x`` is the factor, shape (..., n, n), from ``cholesky`` with the same ``upper``; ``b`` has
@@ -226,7 +227,7 @@ def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Any:
     reference=lambda x, upper: np.linalg.inv(_full(x, upper)),
     errors=square_errors,
 )
-def cholesky_inverse(x: Any, /, *, upper: bool = False) -> Any:
+def cholesky_inverse(x: Any, /, *, upper: bool = False) -> Tensor:
     """The inverse of a positive definite matrix, by its Cholesky factor.
 
     ``x`` is the factor, shape (..., n, n), from ``cholesky`` with the same ``upper``. Raises the

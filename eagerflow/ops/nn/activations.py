@@ -26,6 +26,7 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import clear_of, distinct, each, make, moved_from, pairs
 from eagerflow.ops.shapes.joining import split
 from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "celu",
@@ -51,7 +52,7 @@ __all__ = [
     reference=each(lambda x, threshold, value: x if x > threshold else value),
     dtypes=FLOATS,
 )
-def threshold(x: Any, /, threshold: float, value: float) -> Any:
+def threshold(x: Any, /, threshold: float, value: float) -> Tensor:
     """Each element that is above ``threshold``, and ``value`` for other elements.
 
     ``x`` is a real tensor of any shape, ``threshold`` and ``value`` are numbers.
@@ -67,7 +68,7 @@ def threshold(x: Any, /, threshold: float, value: float) -> Any:
     reference=each(lambda x, min, max: min if x < min else max if x > max else x),
     dtypes=FLOATS,
 )
-def hard_tanh(x: Any, /, min: float = -1.0, max: float = 1.0) -> Any:
+def hard_tanh(x: Any, /, min: float = -1.0, max: float = 1.0) -> Tensor:
     """Each element, cut off at ``min`` and ``max``.
 
     ``x`` is a real tensor of any shape.
@@ -83,7 +84,7 @@ def hard_tanh(x: Any, /, min: float = -1.0, max: float = 1.0) -> Any:
     reference=each(lambda x, threshold: 0 if -threshold <= x <= threshold else x),
     dtypes=FLOATS,
 )
-def hard_shrink(x: Any, /, threshold: float = 0.5) -> Any:
+def hard_shrink(x: Any, /, threshold: float = 0.5) -> Tensor:
     """Each element that is farther than ``threshold`` from 0, and 0 for other elements.
 
     ``x`` is a real tensor of any shape.
@@ -99,7 +100,7 @@ def hard_shrink(x: Any, /, threshold: float = 0.5) -> Any:
     reference=each(lambda x, threshold: math.copysign(max(math.fabs(x) - threshold, 0), x)),
     dtypes=FLOATS,
 )
-def soft_shrink(x: Any, /, threshold: float = 0.5) -> Any:
+def soft_shrink(x: Any, /, threshold: float = 0.5) -> Tensor:
     """Each element moved towards 0 by ``threshold``, at most up to 0.
 
     ``x`` is a real tensor of any shape.
@@ -115,7 +116,7 @@ def soft_shrink(x: Any, /, threshold: float = 0.5) -> Any:
     reference=each(lambda x: min(max((x + 1) / 2, 0), 1)),
     dtypes=FLOATS,
 )
-def sparse_sigmoid(x: Any, /) -> Any:
+def sparse_sigmoid(x: Any, /) -> Tensor:
     """A line from 0 at -1 to 1 at 1, and flat beyond.
 
     ``x`` is a real tensor of any shape.
@@ -135,7 +136,7 @@ def _off_zero(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     reference=each(lambda x, slope: x if x > 0 else slope * x),
     dtypes=FLOATS,
 )
-def prelu(x: Any, slope: Any, /) -> Any:
+def prelu(x: Any, slope: Any, /) -> Tensor:
     """Each positive element, and ``slope`` times other elements.
 
     ``x`` and ``slope`` are real tensors of shapes that broadcast. Raises ShapeError where they
@@ -155,7 +156,7 @@ def prelu(x: Any, slope: Any, /) -> Any:
     reference=each(lambda x, alpha: x if x > 0 else alpha * math.expm1(x / alpha)),
     dtypes=FLOATS,
 )
-def celu(x: Any, /, alpha: float = 1.0) -> Any:
+def celu(x: Any, /, alpha: float = 1.0) -> Tensor:
     """Exponential linear unit of slope 1 at 0: alpha·(exp(x / alpha) - 1) for negative numbers.
 
     ``x`` is a real tensor of any shape, ``alpha`` a nonzero number. Source: Barron,
@@ -172,7 +173,7 @@ def celu(x: Any, /, alpha: float = 1.0) -> Any:
     reference=each(lambda x, b: (x + math.sqrt(x * x + b)) / 2),
     dtypes=FLOATS,
 )
-def squareplus(x: Any, /, b: float = 4.0) -> Any:
+def squareplus(x: Any, /, b: float = 4.0) -> Tensor:
     """Smooth form of max(x, 0) without exponentials: (x + sqrt(x² + b)) / 2.
 
     ``x`` is a real tensor of any shape, ``b`` a number from 0 on. Source: Barron,
@@ -192,7 +193,7 @@ def squareplus(x: Any, /, b: float = 4.0) -> Any:
     reference=each(lambda x: x if x >= 1 else (x + 1) ** 2 / 4 if x > -1 else 0),
     dtypes=FLOATS,
 )
-def sparse_plus(x: Any, /) -> Any:
+def sparse_plus(x: Any, /) -> Tensor:
     """0 up to -1, x from 1 on, and the parabola (x + 1)² / 4 between them.
 
     ``x`` is a real tensor of any shape.
@@ -209,7 +210,7 @@ def sparse_plus(x: Any, /) -> Any:
     reference=each(lambda x: x - math.tanh(x)),
     dtypes=FLOATS,
 )
-def tanh_shrink(x: Any, /) -> Any:
+def tanh_shrink(x: Any, /) -> Tensor:
     """Each element less its hyperbolic tangent.
 
     ``x`` is a real tensor of any shape.
@@ -245,7 +246,7 @@ def _gated(x: Any, axis: int) -> Any:
         ErrorSample((np.ones(2), 1), {}, AxisError, "axis 1 does not exist"),
     ],
 )
-def glu(x: Any, /, axis: int = -1) -> Any:
+def glu(x: Any, /, axis: int = -1) -> Tensor:
     """The first half along ``axis``, times the sigmoid of the second.
 
     ``x`` is a real tensor. Raises ShapeError for an odd size. Source: Dauphin et al.,
@@ -271,7 +272,7 @@ def _softmin_of(x: Any, axis: int) -> Any:
 
 
 @composed(samples=_rows, reference=_softmin_of, dtypes=FLOATS)
-def softmin(x: Any, /, axis: int = -1) -> Any:
+def softmin(x: Any, /, axis: int = -1) -> Tensor:
     """Shares that sum to 1 along ``axis``, largest for the smallest element: softmax of -x.
 
     ``x`` is a real tensor.
@@ -302,7 +303,7 @@ def _nearest_distribution(x: Any, axis: int) -> Any:
     reference=_nearest_distribution,
     dtypes=FLOATS,
 )
-def sparsemax(x: Any, /, axis: int = -1) -> Any:
+def sparsemax(x: Any, /, axis: int = -1) -> Tensor:
     """The nearest point to each vector that is a distribution; small elements become 0.
 
     ``x`` is a real tensor with vectors along ``axis``. Source: Martins and Astudillo,

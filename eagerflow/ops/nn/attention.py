@@ -39,6 +39,7 @@ from eagerflow.ops.reductions.softmax import softmax
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["dot_product_attention"]
 
@@ -52,7 +53,7 @@ def dot_product_attention(
     scale: float | None = None,
     dropout_p: float = 0.0,
     generator: random.Generator | None = None,
-) -> Any:
+) -> Tensor:
     """Averages of values, weighted by the softmax of the products of queries and keys.
 
     ``q`` is a tensor of floats, shape (batch, heads, length, width), ``k`` one of shape (batch,

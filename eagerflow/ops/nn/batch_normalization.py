@@ -28,6 +28,7 @@ from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["batch_norm"]
 
@@ -41,7 +42,7 @@ def batch_norm(
     *,
     axis: int = -1,
     epsilon: float = 1e-5,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Each channel brought to mean 0 and variance 1, then scaled and shifted.
 
     ``x`` is a real tensor with channels along ``axis`` (default: the last); other arguments have

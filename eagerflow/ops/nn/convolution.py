@@ -39,6 +39,7 @@ from eagerflow.primitives.windows import (
     window_of,
 )
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["conv", "conv_filter_gradient", "conv_input_gradient", "conv_transpose"]
 
@@ -659,7 +660,7 @@ def conv_transpose(
     output_padding: Any = None,
     dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Tensor:
     """Transposed convolution: the transpose of the linear map ``conv`` with the same weights.
 
     ``x`` is (batch, *positions, channels); ``w`` is (*window, filters / groups, channels), the

@@ -29,6 +29,7 @@ from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import moveaxis, reshape
 from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "binary_cross_entropy",
@@ -68,7 +69,9 @@ def _binary_of(p: float, t: float) -> float:
 
 
 @composed(tensors=3, **loss_facts(lambda p, t, w: w * _binary_of(p, t), (0.1, 0.9), (0, 1), (0, 2)))
-def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+def binary_cross_entropy(
+    x: Any, target: Any, weight: Any = None, reduction: str = "mean"
+) -> Tensor:
     """Cross-entropy of yes-or-no predictions that are probabilities.
 
     ``x`` and ``target`` hold probabilities in one shape, ``weight`` a factor for each; logarithms
@@ -92,7 +95,7 @@ def _logits_of(x: float, t: float, w: float, pos: float) -> float:
 @composed(tensors=4, **loss_facts(_logits_of, (-3, 3), (0, 1), (0, 2), (0.5, 2)))
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean"
-) -> Any:
+) -> Tensor:
     """Cross-entropy of yes-or-no predictions that are logits, without overflow.
 
     ``x`` holds logits and ``target`` probabilities in one shape; ``weight`` has a factor for
@@ -122,7 +125,7 @@ def _focal_of(x: float, t: float, alpha: float, gamma: float) -> float:
 @composed(**loss_facts(_focal_of, (-3, 3), (0, 1), alpha=0.4, gamma=1.5))
 def sigmoid_focal_loss(
     x: Any, target: Any, /, alpha: float | None = 0.25, gamma: float = 2.0, reduction: str = "none"
-) -> Any:
+) -> Tensor:
     """Binary cross-entropy of logits in which easy examples count little (focal loss).
 
     Each is multiplied by ``(1 - p) ** gamma``, where ``p`` is the predicted probability of the
@@ -255,7 +258,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Cross-entropy between the softmax of logits and classes, or probabilities of these.
 
     ``logits`` has the classes along ``axis``; ``target`` holds class numbers in the shape of the
@@ -315,7 +318,7 @@ def nll_loss(
     ignore_index: int | None = -100,
     reduction: str = "mean",
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Negative logarithms of the probabilities of classes.
 
     ``x`` holds logarithms of probabilities with the classes along ``axis``, ``target`` class

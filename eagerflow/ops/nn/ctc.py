@@ -31,6 +31,7 @@ from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, squeeze
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["ctc_loss"]
 
@@ -233,7 +234,7 @@ def ctc_loss(
     logit_lengths: Any = None,
     label_lengths: Any = None,
     blank: int = 0,
-) -> Any:
+) -> Tensor:
     """The loss of unaligned label sequences in logits (CTC), for each sequence.
 
     ``logits`` has shape (..., times, classes), ``labels`` (..., length) and holds class numbers;

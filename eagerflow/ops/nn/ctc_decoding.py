@@ -34,6 +34,7 @@ from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import expand_dims
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = ["ctc_beam_search_decode", "ctc_greedy_decode"]
 
@@ -329,7 +330,7 @@ def _greedy_reference(
 )
 def ctc_greedy_decode(
     logits: Any, sequence_lengths: Any = None, merge_repeated: bool = True, blank: int = 0
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """The labels of the largest logit at each time, and the sum of these logits, negated.
 
     ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) are the valid times, by
@@ -385,7 +386,7 @@ def ctc_beam_search_decode(
     beam_width: int = 100,
     top_paths: int = 1,
     blank: int = 0,
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """The label sequences that are most probable, and the logarithms of their probabilities.
 
     ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) are the valid times, by

@@ -24,6 +24,7 @@ from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import any, sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import expand_dims
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "hinge_embedding_loss",
@@ -40,7 +41,7 @@ __all__ = [
 
 
 @composed(**loss_facts(lambda x, t, margin: max(margin - t * x, 0), (-2, 2), (-1, 1), margin=0.6))
-def hinge_loss(x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean") -> Any:
+def hinge_loss(x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """The hinge loss: max(margin - t x, 0).
 
     ``x`` and ``target`` are real tensors of one shape, targets are -1 or 1; ``reduction`` is
@@ -55,7 +56,7 @@ def hinge_loss(x: Any, target: Any, /, margin: float = 1.0, reduction: str = "me
 
 
 @composed(**loss_facts(lambda x, t: math.log(1 + math.exp(-t * x)), (-2, 2), (-1, 1)))
-def soft_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
+def soft_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """Smooth form of ``hinge_loss``: log(1 + exp(-t x)).
 
     Arguments and errors are those of ``hinge_loss``.
@@ -86,7 +87,7 @@ def _embedding_of(x: float, t: float, margin: float) -> float:
 @composed(**_sided(loss_facts(_embedding_of, (0.1, 2), (-1, 1), margin=1.5)))
 def hinge_embedding_loss(
     x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean"
-) -> Any:
+) -> Tensor:
     """Distances of similar pairs, and the distance of dissimilar ones to a margin.
 
     ``x`` holds distances, ``target`` 1 for pairs that are alike and -1 for others. Arguments and
@@ -106,7 +107,7 @@ def _ranking_of(a: float, b: float, t: float, margin: float) -> float:
 @composed(**_sided(loss_facts(_ranking_of, (-2, 2), (-2, 2), (-1, 1), margin=0.3)))
 def margin_ranking_loss(
     x1: Any, x2: Any, target: Any, /, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+) -> Tensor:
     """The distance to a ranking of two numbers with a margin.
 
     ``x1`` and ``x2`` are real tensors of one shape, ``target`` holds 1 where ``x1`` is to be
@@ -168,7 +169,7 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """The distance of the right class to a margin over each other class, averaged over classes.
 
     ``x`` holds scores with classes along the last axis, ``target`` class numbers in the shape of
@@ -218,7 +219,7 @@ def _multilabel_reference(x: Any, target: Any, reduction: str) -> Any:
         ErrorSample((np.ones((2, 3)), np.array([0, 2])), {}, ShapeError, "each number"),
     ],
 )
-def multilabel_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
+def multilabel_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """The distance of right classes to a margin of 1 over all others, averaged over classes.
 
     ``x`` holds scores with classes along the last axis; ``target``, of the same shape, the numbers
@@ -264,7 +265,7 @@ def _soft_reference(x: Any, target: Any, weight: Any, reduction: str) -> Any:
 )
 def multilabel_soft_margin_loss(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean"
-) -> Any:
+) -> Tensor:
     """The mean over independent binary classes of their cross-entropies.
 
     ``x`` holds logits with classes along the last axis, ``target`` zeros and ones in the same

@@ -30,6 +30,7 @@ from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.primitives.normalization import gradient_body, norm, norm_body
 from eagerflow.primitives.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["group_norm", "layer_norm", "rms_norm"]
 
@@ -335,7 +336,7 @@ def group_norm(
     *,
     axis: int = -1,
     epsilon: float = 1e-5,
-) -> Any:
+) -> Tensor:
     """Each example brought to mean 0 and variance 1 over space and groups of channels.
 
     ``x`` has examples along its first axis and channels along ``axis`` (default: the last);

@@ -35,6 +35,7 @@ from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import unbroadcast
 from eagerflow.spec import TensorSpec, broadcast
+from eagerflow.tensor import Tensor
 
 __all__ = ["dequantize", "dynamic_quantize", "quantize"]
 
@@ -365,7 +366,7 @@ def symmetric_scale(low: Any, high: Any) -> Any:
     return where(equal(most, 0), 1, most) / 127
 
 
-def dynamic_quantize(x: Any) -> tuple[Any, Any, Any]:
+def dynamic_quantize(x: Any) -> tuple[Tensor, Tensor, Tensor]:
     """A float tensor as uint8, and the scale and the zero point that its range, with 0, needs.
 
     ``x`` is a float tensor with at least one element. Returns three tensors: ``quantize(x, scale,

@@ -15,6 +15,7 @@ from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
 from eagerflow.ops.nn.loss_reduction import check_broadcast, check_same, loss_facts, reduced
 from eagerflow.ops.shapes.reshaping import expand_dims
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "gaussian_nll_loss",
@@ -30,7 +31,7 @@ _NUMBERS = (-2, 2), (-2, 2)
 
 
 @composed(**loss_facts(lambda x, t: abs(x - t), *_NUMBERS) | {"dtypes": INEXACT, "singular": True})
-def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
+def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """Absolute differences of predictions and targets.
 
     ``x`` and ``target`` are tensors of one shape, of real or complex numbers; ``reduction`` is
@@ -47,7 +48,7 @@ def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
 
 
 @composed(**loss_facts(lambda x, t: (x - t) ** 2, *_NUMBERS))
-def mse_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
+def mse_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """Squared differences of predictions and targets.
 
     Arguments and errors are those of ``l1_loss``.
@@ -65,7 +66,7 @@ def _huber_of(x: float, t: float, delta: float) -> float:
 
 
 @composed(**loss_facts(_huber_of, *_NUMBERS, delta=0.7))
-def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1.0) -> Any:
+def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the square of small differences, and linear beyond ``delta``.
 
     Other arguments and errors are those of ``l1_loss``. Source: Huber, 1964.
@@ -78,7 +79,7 @@ def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1
 
 
 @composed(**loss_facts(lambda x, t, beta: _huber_of(x, t, beta) / beta, *_NUMBERS, beta=0.7))
-def smooth_l1_loss(x: Any, target: Any, /, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(x: Any, target: Any, /, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Absolute differences, less half of ``beta``, and squares over twice of it up to there.
 
     It is ``huber_loss`` over ``beta``, and ``l1_loss`` if that is 0; other arguments and errors are
@@ -97,7 +98,7 @@ def _kl_of(x: float, t: float, log_target: bool) -> float:
 
 
 @composed(**loss_facts(_kl_of, (-3, -0.1), (0.1, 1), log_target=True))
-def kl_div(x: Any, target: Any, /, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(x: Any, target: Any, /, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Terms of the divergence of a distribution from that which predicts it: t (log t - x).
 
     ``x`` holds logarithms of predicted probabilities, ``target`` probabilities, or their
@@ -133,7 +134,7 @@ def poisson_nll_loss(
     full: bool = False,
     eps: float = 1e-8,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Negative logarithm of the likelihood of counts at predicted rates.
 
     ``x`` holds logarithms of rates, or rates with ``log_input=False``, to which ``eps`` is added in
@@ -171,7 +172,7 @@ def gaussian_nll_loss(
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """Negative logarithm of the likelihood of numbers under predicted normal distributions.
 
     ``x`` holds means and ``var`` variances, which count as ``eps`` at least; ``target`` broadcasts

@@ -21,6 +21,7 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import broadcast
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "cosine_embedding_loss",
@@ -87,7 +88,7 @@ def _cosine_of(a: Any, b: Any, eps: float = 1e-8) -> float:
         ErrorSample((np.ones(2), np.ones(2), 1), {}, AxisError, "axis 1 does not exist"),
     ],
 )
-def cosine_similarity(x1: Any, x2: Any, /, axis: int = -1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: Any, x2: Any, /, axis: int = -1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along ``axis``.
 
     ``x1`` and ``x2`` are real tensors of shapes that broadcast; lengths count as ``eps`` at
@@ -109,7 +110,7 @@ def _distance_of(a: Any, b: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bo
 @composed(samples=_vectors(2, p=3.0), reference=_by_rows(_distance_of), dtypes=FLOATS)
 def pairwise_distance(
     x1: Any, x2: Any, /, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
-) -> Any:
+) -> Tensor:
     """The distance of each vector of ``x1``, along the last axis, from that of ``x2``.
 
     ``x1`` and ``x2`` are real tensors of shapes that broadcast. The distance is the p-norm of the
@@ -154,7 +155,7 @@ def _cosine_reference(x1: Any, x2: Any, target: Any, margin: float, reduction: s
 )
 def cosine_embedding_loss(
     x1: Any, x2: Any, target: Any, /, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+) -> Tensor:
     """The cosine embedding loss of similar and dissimilar pairs of vectors.
 
     ``x1`` and ``x2`` are real tensors with vectors along the last axis, ``target`` holds 1 for
@@ -213,7 +214,7 @@ def triplet_margin_loss(
     eps: float = 1e-6,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """The triplet loss: anchors should be closer to positives than to negatives, by a margin.
 
     The arguments are real tensors with vectors along the last axis; distances are those of

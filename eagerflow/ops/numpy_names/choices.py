@@ -207,7 +207,7 @@ def _isin(
 def _equivalent(a1: Any, a2: Any) -> Any:
     a1, a2 = as_operands(a1, a2)
     try:
-        return array_equal(*broadcast_arrays(a1, a2))
+        return array_equal(*broadcast_arrays(a1, a2))  # type: ignore[arg-type]
     except raised_here(ShapeError):
         return zeros_like(as_tensor(True))
 

@@ -37,6 +37,7 @@ from eagerflow.ops.samples import make, rows
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["cumulative_prod", "cumulative_sum", "diff", "linear_recurrence"]
 
@@ -444,7 +445,9 @@ def linear_recurrence(
 # Differences --------------------------------------------------------------------------------------
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Tensor:
     """Each element minus the one before it along an axis, ``n`` times over.
 
     ``x`` is a tensor with at least one axis; for bools, whether neighbors differ. ``prepend`` and

@@ -36,7 +36,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import flip
 from eagerflow.ops.shapes.reshaping import reshape
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
     "bincount",
@@ -89,7 +89,9 @@ def _counted_reference(x: Any, weights: Any, minlength: int, length: Any) -> Any
     sizes=Missing("without length, the size of the result depends on values"),
     batch=Missing("without length, the size of the result depends on values"),
 )
-def bincount(x: Any, weights: Any = None, /, minlength: int = 0, length: int | None = None) -> Any:
+def bincount(
+    x: Any, weights: Any = None, /, minlength: int = 0, length: int | None = None
+) -> Tensor:
     """The number of occurrences of each nonnegative integer, or the sum of its weights.
 
     ``x`` is a vector of integers from 0 on, ``weights`` one of numbers; the result has ``length``
@@ -145,7 +147,7 @@ def _digits_reference(x: Any, bins: Any, right: bool) -> Any:
     dtypes=REAL,
     gradient=Missing("the result is an index, which does not change smoothly"),
 )
-def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
+def digitize(x: Any, bins: Any, /, right: bool = False) -> Tensor:
     """The bin of each element, counted from 1; 0 and ``len(bins)`` are outside.
 
     ``x`` is a real tensor, ``bins`` a vector of ascending or descending edges; an element on an
@@ -271,7 +273,7 @@ _HISTOGRAM: dict[str, Any] = {
 )
 def histogram(
     x: Any, weights: Any = None, /, bins: Any = 10, range: Any = None, density: bool = False
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """The number of elements in each bin, and the edges of the bins.
 
     ``x`` is a real tensor; ``weights``, of its shape, are summed instead of counts, and get
@@ -297,7 +299,7 @@ def histogram(
     reference=lambda x, bins, range: np.histogram_bin_edges(x, bins, range),
     **_HISTOGRAM,
 )
-def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Any:
+def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Tensor:
     """The edges of the bins that ``ef.histogram`` counts in.
 
     ``x`` is a real tensor, ``bins`` a number of equal bins or a vector of edges, ``range`` where
@@ -312,7 +314,7 @@ def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Any:
 @plain
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Any, list[Any]]:
+) -> tuple[Tensor, list[Tensor]]:
     """The number of points in each bin of several dimensions, and the edges along each.
 
     ``sample`` is a real tensor of shape (points, dimensions), or a list of one vector for each
@@ -354,7 +356,7 @@ def histogram2d(
     range: Any = None,
     density: bool = False,
     weights: Any = None,
-) -> Any:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The number of points of a plane in each bin, and the edges along both axes.
 
     ``x`` and ``y`` are vectors of coordinates; ``bins`` is a number of bins, a vector of edges for

@@ -27,6 +27,7 @@ from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import reduced_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["average", "corrcoef", "cov", "ptp"]
 
@@ -47,7 +48,7 @@ __all__ = ["average", "corrcoef", "cov", "ptp"]
     errors=lambda rng: [ErrorSample((np.ones((0, 2)),), {"axis": 0}, ShapeError, "nothing")],
     dtypes=REAL,
 )
-def ptp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def ptp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """From the smallest to the largest element over axes: their difference.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -221,7 +222,7 @@ def cov(
     ddof: int | None = None,
     fweights: Any = None,
     aweights: Any = None,
-) -> Any:
+) -> Tensor:
     """Covariances of variables with several observations each.
 
     ``x`` has a variable in each row, and an observation in each column; with ``rowvar=False`` it is
@@ -252,7 +253,7 @@ def cov(
     dtypes=NUMERIC,
     sizes=Missing("observations have to be counted"),
 )
-def corrcoef(x: Any, y: Any = None, /, rowvar: bool = True) -> Any:
+def corrcoef(x: Any, y: Any = None, /, rowvar: bool = True) -> Tensor:
     """Pearson's correlation coefficients of variables with several observations each.
 
     ``x``, ``y`` and ``rowvar`` are those of ``ef.cov``. The result has shape (variables,

@@ -28,6 +28,7 @@ from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import flip, pad
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import normalize_axes, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["convolve", "correlate", "ediff1d", "gradient", "interp", "trapezoid"]
 
@@ -69,7 +70,7 @@ def _trapezoid(y: Any, x: Any, dx: Any, axis: int) -> Any:
     ],
     dtypes=NUMERIC,
 )
-def trapezoid(y: Any, x: Any = None, /, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: Any, x: Any = None, /, dx: Any = 1.0, axis: int = -1) -> Tensor:
     """Integral along an axis by the trapezoidal rule.
 
     ``y`` is a numeric tensor; ``x`` are the sample points, a vector or of the shape of ``y``; by
@@ -81,7 +82,7 @@ def trapezoid(y: Any, x: Any = None, /, dx: Any = 1.0, axis: int = -1) -> Any:
     return wide(_trapezoid, floating(y, "y", INEXACT), x, dx=dx, axis=axis)
 
 
-def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     """Each element of a flattened tensor minus the one before it.
 
     ``x`` is a tensor; ``to_begin`` and ``to_end`` are prepended and appended to the differences:
@@ -263,7 +264,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any
 )
 def interp(
     x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None, period: Any = None
-) -> Any:
+) -> Tensor:
     """Values at points on the straight lines between known ones.
 
     ``x`` is a real tensor of any shape, ``xp`` a vector of rising points and ``fp`` one of the
@@ -331,7 +332,7 @@ _CONVOLUTION: dict[str, Any] = {
 
 
 @composed(reference=lambda a, v, mode: np.convolve(a, v, mode), **_CONVOLUTION)
-def convolve(a: Any, v: Any, /, mode: str = "full") -> Any:
+def convolve(a: Any, v: Any, /, mode: str = "full") -> Tensor:
     """Convolution of two vectors: the coefficients of the product of two polynomials.
 
     ``a`` and ``v`` are numeric vectors of n and m elements; ``mode`` is ``"full"`` for all
@@ -348,7 +349,7 @@ def convolve(a: Any, v: Any, /, mode: str = "full") -> Any:
 
 
 @composed(reference=lambda a, v, mode: np.correlate(a, v, mode), **_CONVOLUTION)
-def correlate(a: Any, v: Any, /, mode: str = "valid") -> Any:
+def correlate(a: Any, v: Any, /, mode: str = "valid") -> Tensor:
     """Cross-correlation: sums of products of a vector with a sliding, conjugated one.
 
     ``a`` and ``v`` are numeric vectors; ``mode`` is that of ``ef.convolve``. Raises ShapeError for

@@ -29,6 +29,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import Array, Namespace, reduced_axes
+from eagerflow.tensor import Tensor
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
@@ -148,7 +149,7 @@ def _matrices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     ],
     dtypes=INEXACT,
 )
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """Norm of each matrix of a stack.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); ``keepdims`` keeps the
@@ -226,7 +227,7 @@ def _vectors_and_matrices(rng: np.random.Generator, dtype: DType) -> list[Sample
     ],
     dtypes=INEXACT,
 )
-def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Norm of vectors or matrices, as ``numpy.linalg.norm`` chooses.
 
     ``x`` is a tensor of floats or complex numbers. An integer ``axis`` is that of vectors, a pair

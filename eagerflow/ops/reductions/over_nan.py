@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, DType, is_complex, real_dtype
 from eagerflow.errors import AxisError, DTypeError
 from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater, isnan, logical_not
@@ -29,6 +30,7 @@ from eagerflow.ops.reductions.sums import prod as product
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "nanargmax",
@@ -70,7 +72,9 @@ def _numbers(function: Any) -> Any:
     return lambda row: function([value for value in row if value == value])
 
 
-def _reduced(function: Any, dtypes: Any = NUMERIC | BOOL, dtype: Any = None, **facts: Any) -> Any:
+def _reduced(
+    function: Any, dtypes: Any = NUMERIC | BOOL, dtype: Any = None, **facts: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
         return [
             ErrorSample((np.ones((2, 3)),), {"axis": 2}, AxisError, "axis 2 does not exist"),
@@ -93,7 +97,7 @@ def _cleared(x: Any, neutral: Any) -> Any:
 
 
 @_reduced(sum)
-def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum of the elements over axes that are not NaN.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -107,7 +111,7 @@ def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
 
 
 @_reduced(math.prod)
-def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product of the elements over axes that are not NaN.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -143,7 +147,7 @@ def _without(y: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @_reduced(_mean_of)
-def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Mean of the elements over axes that are not NaN; NaN if there are none.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -172,7 +176,7 @@ def _variance_of(row: list[Any]) -> float:
 
 
 @_reduced(_variance_of, NUMERIC, np.float64)
-def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
+def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Tensor:
     """Variance of the elements over axes that are not NaN.
 
     ``x`` is a tensor of numbers, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -188,7 +192,7 @@ def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: floa
 
 
 @_reduced(lambda row: math.sqrt(_variance_of(row)), NUMERIC, np.float64)
-def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
+def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Tensor:
     """Standard deviation of the elements over axes that are not NaN: the root of ``ef.nanvar``.
 
     Raises the same errors.
@@ -215,7 +219,7 @@ _REAL: dict[str, Any] = {"dtypes": REAL | BOOL}
 
 
 @_reduced(max, **_REAL)
-def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The largest element over axes that is not NaN; NaN if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -229,7 +233,7 @@ def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_reduced(min, **_REAL)
-def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The smallest element over axes that is not NaN; NaN if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -249,7 +253,7 @@ def _place_of(function: Any) -> Any:
     return place
 
 
-def _places(function: Any) -> Any:
+def _places(function: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return _reduced(
         function,
         **_REAL,
@@ -264,7 +268,7 @@ def _places(function: Any) -> Any:
 
 
 @_places(max)
-def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Index of the largest element along an axis that is not NaN; 0 if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -278,7 +282,7 @@ def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_places(min)
-def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Index of the smallest element along an axis that is not NaN; 0 if there is none.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -294,7 +298,7 @@ def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 # Running totals -----------------------------------------------------------------------------------
 
 
-def _running(function: Any, neutral: int) -> Any:
+def _running(function: Any, neutral: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         cases: tuple[Any, ...] = (((5,), None), ((3, 4), 0), ((2, 5), -1), ((2, 3), None))
         cases += (((2, 3, 2), 1), ((0, 3), 0), ((1,), 0))
@@ -316,7 +320,7 @@ def _flat(x: Any, axis: Any) -> tuple[Any, Any]:
 
 
 @_running(lambda a, b: a + b, 0)
-def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Any:
+def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     """Sums of all elements up to each one along an axis, with NaN taken as 0.
 
     ``x`` is a tensor of any dtype; without ``axis`` it is flattened; with ``dtype`` the elements
@@ -330,7 +334,7 @@ def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Any:
 
 
 @_running(lambda a, b: a * b, 1)
-def nancumprod(x: Any, /, axis: Any = None, dtype: Any = None) -> Any:
+def nancumprod(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     """Products of all elements up to each one along an axis, with NaN taken as 1.
 
     ``x`` is a tensor of any dtype; without ``axis`` it is flattened; with ``dtype`` the elements

@@ -16,7 +16,7 @@ from eagerflow.dtypes import REAL, DType
 from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
 from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import composed
+from eagerflow.ops.composition import P, R, composed
 from eagerflow.ops.creation.cast import astype, stop_gradient
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, remainder, subtract
@@ -39,7 +39,7 @@ from eagerflow.ops.shapes.reshaping import (
     reshape,
 )
 from eagerflow.spec import reduced_axes
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -302,7 +302,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _composed(most: float = 1, **facts: Any) -> Any:
+def _composed(most: float = 1, **facts: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     own = {
         "samples": _quantile_samples(most),
         "errors": _errors,
@@ -326,7 +326,7 @@ _MEDIAN: dict[str, Any] = {
 
 
 @_composed(**_MEDIAN)
-def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -340,7 +340,7 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_composed(**_MEDIAN)
-def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The median over axes of those elements that are not NaN.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -362,7 +362,7 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """The quantiles ``q`` of the elements over axes.
 
     ``x`` is a real tensor, ``q`` a number from 0 to 1 or a tensor of them, whose axes come first in
@@ -388,7 +388,7 @@ def percentile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """The percentiles ``q`` of the elements over axes: ``ef.quantile`` of ``q / 100``.
 
     Raises the same errors.
@@ -408,7 +408,7 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """The quantiles over axes of those elements that are not NaN: see ``ef.quantile``.
 
     NaN where no element is left. Raises the same errors.
@@ -428,7 +428,7 @@ def nanpercentile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Any:
+) -> Tensor:
     """The percentiles over axes of those elements that are not NaN: see ``ef.quantile``.
 
     NaN where no element is left. Raises the same errors.

@@ -21,6 +21,7 @@ from eagerflow.ops.reductions.unique import unique
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.tensor import Tensor
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]
 
@@ -46,7 +47,7 @@ def _sets(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     dtypes=REAL | BOOL,
     gradient=Missing("the result is a truth value"),
 )
-def isin(x: Any, test_elements: Any, /, invert: bool = False) -> Any:
+def isin(x: Any, test_elements: Any, /, invert: bool = False) -> Tensor:
     """Whether each element is in a set; with ``invert``, whether it is not.
 
     ``x`` and ``test_elements`` are real tensors, arrays or numbers of any shapes; NaN is in no set.
@@ -75,7 +76,7 @@ def _members(x1: Any, x2: Any, assume_unique: bool = False) -> list[Any]:
     return [x1, x2] if assume_unique else [unique(x1), unique(x2)]
 
 
-def union1d(x1: Any, x2: Any) -> Any:
+def union1d(x1: Any, x2: Any) -> Tensor:
     """The different values of two tensors, in ascending order.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers. Raises CaptureError while a graph is
@@ -106,7 +107,7 @@ def intersect1d(x1: Any, x2: Any, assume_unique: bool = False, return_indices: b
     return first[in_both], places1[in_both], places2[in_first]
 
 
-def setdiff1d(x1: Any, x2: Any, assume_unique: bool = False) -> Any:
+def setdiff1d(x1: Any, x2: Any, assume_unique: bool = False) -> Tensor:
     """The different values of one tensor that another does not have, in ascending order.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` asserts that no value
@@ -120,7 +121,7 @@ def setdiff1d(x1: Any, x2: Any, assume_unique: bool = False) -> Any:
     return first[isin(first, second, invert=True)]
 
 
-def setxor1d(x1: Any, x2: Any, assume_unique: bool = False) -> Any:
+def setxor1d(x1: Any, x2: Any, assume_unique: bool = False) -> Tensor:
     """The values that just one of two tensors has, in ascending order.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers; ``assume_unique`` asserts that no value

@@ -24,6 +24,7 @@ from eagerflow.ops.reductions.sums import INDEX_RESULT
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["argsort", "searchsorted", "sort", "top_k"]
 
@@ -291,7 +292,7 @@ def _top_k(xp: Namespace, x: Array, /, k: int, axis: int = -1) -> Any:
     return xp.take_along_axis(x, places, axis=at), places
 
 
-def top_k(x: Any, /, k: int, axis: int = -1, *, largest: bool = True) -> Any:
+def top_k(x: Any, /, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The ``k`` largest elements along an axis, largest first, and their indices.
 
     ``x`` is a real tensor with at least ``k`` elements along ``axis``; with ``largest=False`` it is

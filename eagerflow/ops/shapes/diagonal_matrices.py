@@ -22,6 +22,7 @@ from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import moveaxis, reshape
 from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "block_diag",
@@ -58,7 +59,7 @@ def _embedded_reference(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     ],
     dtypes=STANDARD,
 )
-def diag_embed(x: Any, /, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(x: Any, /, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Square matrices with the vectors along the last axis on a diagonal.
 
     ``x`` has one axis or more; ``offset`` counts the diagonals upwards from the main one; rows and
@@ -94,7 +95,7 @@ def diag_embed(x: Any, /, offset: int = 0, dim1: int = -2, dim2: int = -1) -> An
     errors=lambda rng: [ErrorSample((np.ones(3),), {"k": "up"}, ArgumentError, "taken")],
     dtypes=STANDARD,
 )
-def diagflat(x: Any, /, k: int = 0) -> Any:
+def diagflat(x: Any, /, k: int = 0) -> Tensor:
     """A square matrix with all elements of a tensor, row by row, on a diagonal.
 
     ``x`` has any shape; ``k`` counts the diagonals upwards from the main one. Raises
@@ -107,7 +108,7 @@ def diagflat(x: Any, /, k: int = 0) -> Any:
     return diag_embed(reshape(x, (-1,)), whole_number(k, "k"))
 
 
-def block_diag(*arrays: Any) -> Any:
+def block_diag(*arrays: Any) -> Tensor:
     """Matrices along the diagonal of a larger one, and zeros elsewhere.
 
     ``arrays`` are tensors with at most two axes; vectors are rows. Raises ShapeError for more axes.
@@ -134,7 +135,7 @@ def block_diag(*arrays: Any) -> Any:
 
 
 @plain
-def diag_indices(n: int, ndim: int = 2) -> Any:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """Indices of the main diagonal of a tensor of ``ndim`` axes of size ``n``: one tensor for each.
 
     >>> ef.eye(3)[ef.diag_indices(3)]
@@ -144,7 +145,7 @@ def diag_indices(n: int, ndim: int = 2) -> Any:
 
 
 @plain
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> Any:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the elements on and below a diagonal of a matrix of n rows and m columns.
 
     ``k`` counts the diagonals upwards from the main one; ``m`` defaults to ``n``. The results are
@@ -157,7 +158,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> Any:
 
 
 @plain
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> Any:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the elements on and above a diagonal of a matrix of n rows and m columns.
 
     ``k`` counts the diagonals upwards from the main one; ``m`` defaults to ``n``. The results are

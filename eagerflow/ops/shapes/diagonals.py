@@ -17,6 +17,7 @@ from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, shape_op
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["diag", "diagonal", "tri", "tril", "triu"]
 
@@ -119,7 +120,7 @@ def triu(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     return xp.triu(x, k=_offset(k, x))
 
 
-def tri(n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None) -> Tensor:
     """Ones on and below a diagonal, and zeros above it.
 
     ``n_rows`` and ``n_cols`` (default: the same) are sizes, ``k`` counts the diagonals upwards
@@ -157,7 +158,7 @@ def _diagonal_steps(rows: int, columns: int, offset: int) -> slice:
     return slice(start, start + (count - 1) * (columns + 1) + 1, columns + 1)
 
 
-def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """The diagonals of matrices, along a new last axis.
 
     ``x`` has at least two axes; ``axis1`` and ``axis2`` are those of rows and columns, and
@@ -185,7 +186,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     return flat[(*(ALL,) * len(rest), _diagonal_steps(rows, columns, offset))]
 
 
-def diag(x: Any, k: int = 0) -> Any:
+def diag(x: Any, k: int = 0) -> Tensor:
     """A square matrix with a vector on a diagonal, or the diagonal of a matrix.
 
     ``x`` has one or two axes; ``k`` counts the diagonals upwards from the main one. Raises

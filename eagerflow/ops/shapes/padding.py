@@ -30,7 +30,7 @@ from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import shaped, values
 from eagerflow.ops.shapes.reshaping import reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["crop", "flip", "pad", "roll"]
 
@@ -249,7 +249,7 @@ def _pad(
 
 
 @plain
-def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Tensor:
     """The tensor with elements added before and after its axes.
 
     ``pad_width`` is an integer for all sides, a pair (before, after) for all axes, or one pair for

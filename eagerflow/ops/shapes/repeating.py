@@ -18,7 +18,7 @@ from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["meshgrid", "repeat", "tile"]
 
@@ -226,7 +226,7 @@ def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Arr
 
 
 @plain
-def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Any, ...]:
+def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
     """Coordinates of a grid: each vector along a separate axis, repeated along the rest.
 
     ``arrays`` are tensors with at most one axis. With

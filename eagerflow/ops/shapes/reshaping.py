@@ -27,7 +27,7 @@ from eagerflow.spec import (
     normalize_axis,
     reduced_axes,
 )
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
     "broadcast_arrays",
@@ -148,14 +148,14 @@ def reshape(xp: Namespace, x: Array, /, shape: Sizes) -> Array:
     return xp.reshape(x, shape)
 
 
-def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Any:
+def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Tensor:
     """The same values in another shape, given as a tuple or as several sizes."""
     if order is not None:
         check_same("reshape", order=order)
     return reshape(self, shape[0] if len(shape) == 1 else shape)
 
 
-Operators.reshape = _reshape_method  # type: ignore[attr-defined]
+Operators.reshape = _reshape_method  # type: ignore[method-assign]
 
 
 def _order(axes: Any, rank: int) -> tuple[int, ...]:
@@ -467,7 +467,7 @@ def squeeze(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
 # Compositions -------------------------------------------------------------------------------------
 
 
-def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     """The tensor with some axes at other positions and the rest in order.
 
     ``source`` and ``destination`` are integers, or tuples of the same length. Raises
@@ -491,7 +491,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     return permute_dims(x, order)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     """The tensor with two axes exchanged.
 
     ``axis1`` and ``axis2`` are integers. Raises ShapeError for axes that do not exist.
@@ -506,7 +506,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return permute_dims(x, tuple(order))
 
 
-def matrix_transpose(x: Any) -> Any:
+def matrix_transpose(x: Any) -> Tensor:
     """Each matrix of a stack transposed: the last two axes exchanged.
 
     ``x`` has at least two axes. Raises ShapeError if it has fewer.
@@ -528,7 +528,7 @@ def matrix_transpose(x: Any) -> Any:
     return permute_dims(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The broadcast shape of shapes.
 
     Each shape is an integer or a tuple of sizes. Raises ShapeError where they do not fit.
@@ -536,10 +536,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     >>> ef.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return broadcast(*[as_shape(x) for x in shapes])
+    return broadcast(*[as_shape(x) for x in shapes])  # type: ignore[return-value]
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """All tensors broadcast to their common shape.
 
     Raises ShapeError where their shapes do not broadcast.
@@ -555,32 +555,32 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
 # Methods ------------------------------------------------------------------------------------------
 
 
-def _flatten(self: Any, order: str = "C") -> Any:
+def _flatten(self: Any, order: str = "C") -> Tensor:
     """The same values along one axis, in row-major order."""
     if order != "C":
         check_same("flatten", order=order)
     return own_value(reshape(self, (-1,)))
 
 
-def _transpose(self: Any, *axes: Any) -> Any:
+def _transpose(self: Any, *axes: Any) -> Tensor:
     """The axes in another order, given as a tuple or as several integers; none: reversed."""
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
     return permute_dims(self, tuple(order) if order else None)
 
 
-def _t(self: Any) -> Any:
+def _t(self: Any) -> Tensor:
     """The tensor with its axes in reverse order: a matrix transposed."""
     return permute_dims(self)
 
 
-def _m_t(self: Any) -> Any:
+def _m_t(self: Any) -> Tensor:
     """Each matrix of a stack transposed: the last two axes exchanged."""
     return matrix_transpose(self)
 
 
-Operators.flatten = _flatten  # type: ignore[attr-defined]
-Operators.transpose = _transpose  # type: ignore[attr-defined]
-Operators.moveaxis = moveaxis  # type: ignore[attr-defined]
-Operators.swapaxes = swapaxes  # type: ignore[attr-defined]
-Operators.T = property(_t)  # type: ignore[attr-defined]
-Operators.mT = property(_m_t)  # type: ignore[attr-defined]
+Operators.flatten = _flatten  # type: ignore[method-assign]
+Operators.transpose = _transpose  # type: ignore[method-assign]
+Operators.moveaxis = moveaxis  # type: ignore[assignment, method-assign]
+Operators.swapaxes = swapaxes  # type: ignore[assignment, method-assign]
+Operators.T = property(_t)  # type: ignore[assignment, method-assign]
+Operators.mT = property(_m_t)  # type: ignore[assignment, method-assign]

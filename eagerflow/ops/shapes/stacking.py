@@ -16,6 +16,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat, split
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "append",
@@ -99,7 +100,7 @@ def _operands(arrays: Any, op: str) -> list[Any]:
 
 
 @plain
-def vstack(arrays: Any) -> Any:
+def vstack(arrays: Any) -> Tensor:
     """Tensors one below the other, along the first axis; vectors are rows.
 
     ``arrays`` is a list or tuple of tensors. Raises ShapeError where sizes along the other axes
@@ -112,7 +113,7 @@ def vstack(arrays: Any) -> Any:
 
 
 @plain
-def hstack(arrays: Any) -> Any:
+def hstack(arrays: Any) -> Tensor:
     """Tensors concatenated: vectors along their only axis, others along the second.
 
     ``arrays`` is a list or tuple of tensors. Raises ShapeError where sizes along the other axes
@@ -126,7 +127,7 @@ def hstack(arrays: Any) -> Any:
 
 
 @plain
-def dstack(arrays: Any) -> Any:
+def dstack(arrays: Any) -> Tensor:
     """Tensors concatenated along the third axis.
 
     ``arrays`` is a list or tuple of tensors. Raises ShapeError where sizes along the other axes
@@ -139,7 +140,7 @@ def dstack(arrays: Any) -> Any:
 
 
 @plain
-def column_stack(arrays: Any) -> Any:
+def column_stack(arrays: Any) -> Tensor:
     """Vectors as the columns of a matrix; matrices side by side.
 
     ``arrays`` is a list or tuple of tensors. Raises ShapeError where the numbers of rows differ.
@@ -170,7 +171,7 @@ def _joined(rng: np.random.Generator, dtype: Any) -> list[Sample]:
     ],
     dtypes=STANDARD,
 )
-def append(x: Any, values: Any, /, axis: Any = None) -> Any:
+def append(x: Any, values: Any, /, axis: Any = None) -> Tensor:
     """A tensor with another one appended along an axis; without an axis, both are flattened.
 
     ``x`` and ``values`` are tensors, arrays or numbers. Raises ShapeError where sizes along other
@@ -185,7 +186,7 @@ def append(x: Any, values: Any, /, axis: Any = None) -> Any:
 
 
 @plain
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Tensor:
     """One tensor of a nest of lists of blocks: the innermost lists are joined along the last axis.
 
     ``arrays`` is a tensor, or lists of lists of tensors, all nested equally deep; each level joins
@@ -226,7 +227,7 @@ def _leaves(nest: Any) -> list[Any]:
 
 
 @plain
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """Parts of a tensor along an axis; the first ones are longer where it does not divide evenly.
 
     ``indices_or_sections`` is a number of parts, or the starts of the second, third, ...; ``axis``
@@ -257,7 +258,7 @@ def _split(op: str, x: Any, indices_or_sections: Any, axis: int, least: int) -> 
 
 
 @plain
-def hsplit(x: Any, indices_or_sections: Any) -> Any:
+def hsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts of a tensor along its second axis, or its only one.
 
     ``indices_or_sections`` is a number of equal parts, or the starts of the second, third, ....
@@ -270,7 +271,7 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
 
 
 @plain
-def vsplit(x: Any, indices_or_sections: Any) -> Any:
+def vsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts of a tensor of two axes or more along its first one.
 
     ``indices_or_sections`` is a number of equal parts, or the starts of the second, third, ....
@@ -283,7 +284,7 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
 
 
 @plain
-def dsplit(x: Any, indices_or_sections: Any) -> Any:
+def dsplit(x: Any, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts of a tensor of three axes or more along its third one.
 
     ``indices_or_sections`` is a number of equal parts, or the starts of the second, third, ....

@@ -15,6 +15,7 @@ from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.padding import flip
 from eagerflow.ops.shapes.reshaping import swapaxes
 from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["fliplr", "flipud", "rot90"]
 
@@ -27,7 +28,7 @@ _flipped = shaped("", ((2, 3),), ((4, 2, 2),), ((1, 1),), ((0, 3),), turned={}, 
     errors=lambda rng: [ErrorSample((np.ones(3),), {}, AxisError, "axis 1 does not exist")],
     dtypes=STANDARD,
 )
-def fliplr(x: Any, /) -> Any:
+def fliplr(x: Any, /) -> Tensor:
     """The tensor with its second axis in reverse order: columns from right to left.
 
     ``x`` has two axes or more. Raises ShapeError for fewer.
@@ -45,7 +46,7 @@ def fliplr(x: Any, /) -> Any:
     errors=lambda rng: [ErrorSample((np.float64(3),), {}, AxisError, "axis 0 does not exist")],
     dtypes=STANDARD,
 )
-def flipud(x: Any, /) -> Any:
+def flipud(x: Any, /) -> Tensor:
     """The tensor with its first axis in reverse order: rows from the last to the first.
 
     ``x`` has one axis or more. Raises ShapeError for 0-d tensors.
@@ -74,7 +75,7 @@ def flipud(x: Any, /) -> Any:
     ],
     dtypes=STANDARD,
 )
-def rot90(x: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(x: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """The tensor turned by ``k`` right angles, from the first of two axes to the second.
 
     ``x`` has two axes or more. Raises ShapeError for axes that are equal or do not exist.

@@ -26,7 +26,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import crop, pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, swapaxes
 from eagerflow.ops.signal.windows import WINDOWS
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["istft", "stft"]
 
@@ -158,7 +158,7 @@ def stft(
     pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Short-time Fourier transform: the spectra of pieces of a signal, (..., frequencies, pieces).
 
     ``x`` (..., time) is a real or complex tensor. Each piece has ``n_fft`` elements and begins
@@ -282,7 +282,7 @@ def istft(
     normalized: bool = False,
     onesided: bool | None = None,
     length: int | None = None,
-) -> Any:
+) -> Tensor:
     """Inverse of ``ef.signal.stft``: the signal whose spectra are closest to the given ones.
 
     ``x`` (..., frequencies, pieces) is a complex or real tensor. Pieces are weighted by the window

@@ -12,6 +12,7 @@ from eagerflow.dtypes import FLOATS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError, short_repr
 from eagerflow.ops.plain import plain
 from eagerflow.ops.shapes.reshaping import sized
+from eagerflow.tensor import Tensor
 
 __all__ = ["WINDOWS", "bartlett", "blackman", "hamming", "hann", "kaiser"]
 
@@ -45,7 +46,7 @@ def _cosines(*terms: float) -> Callable[[Any], Any]:
 
 
 @plain
-def hann(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
+def hann(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Tensor:
     """Von Hann's window: half a period of a squared sine.
 
     ``size`` is the number of weights. With ``sym`` they are symmetric; otherwise they are periodic,
@@ -59,7 +60,7 @@ def hann(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) 
 
 
 @plain
-def hamming(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
+def hamming(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Tensor:
     """Hamming's window: a cosine from 0.08 to 1 and back.
 
     ``size``, ``sym``, ``dtype`` and ``device`` are as for ``ef.signal.hann``, and so are the
@@ -72,7 +73,7 @@ def hamming(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = Non
 
 
 @plain
-def blackman(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
+def blackman(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Tensor:
     """Blackman's window: a sum of two cosines that falls off faster than von Hann's.
 
     ``size``, ``sym``, ``dtype`` and ``device`` are as for ``ef.signal.hann``, and so are the
@@ -85,7 +86,7 @@ def blackman(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = No
 
 
 @plain
-def bartlett(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
+def bartlett(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Tensor:
     """Bartlett's window: a triangle from 0 to 1 and back.
 
     ``size``, ``sym``, ``dtype`` and ``device`` are as for ``ef.signal.hann``, and so are the
@@ -100,7 +101,7 @@ def bartlett(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = No
 @plain
 def kaiser(
     size: Any, beta: float, *, sym: bool = True, dtype: Any = None, device: Any = None
-) -> Any:
+) -> Tensor:
     """Kaiser's window: the most of the energy around frequency 0 that windows can have, nearly.
 
     ``beta`` is the rate of its decay; with 0 all weights are 1. ``size``, ``sym``, ``dtype`` and

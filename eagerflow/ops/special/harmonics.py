@@ -28,6 +28,7 @@ from eagerflow.ops.operands import floating, whole_number
 from eagerflow.ops.samples import each, make, values
 from eagerflow.ops.shapes.reshaping import broadcast_arrays
 from eagerflow.ops.special.polynomials import eval_gegenbauer
+from eagerflow.tensor import Tensor
 
 __all__ = ["assoc_legendre_p", "sph_harm_y"]
 
@@ -112,7 +113,7 @@ def _refused(*data: Any) -> list[ErrorSample]:
     ],
     dtypes=FLOATS,
 )
-def assoc_legendre_p(x: Any, /, n: Any, m: Any, norm: bool = False) -> Any:
+def assoc_legendre_p(x: Any, /, n: Any, m: Any, norm: bool = False) -> Tensor:
     """Associated Legendre function of degree ``n`` and order ``m`` of each element.
 
     ``x`` is a real tensor of any shape with numbers from -1 to 1; beyond them functions of odd
@@ -157,7 +158,7 @@ def _harmonic_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     dtypes=FLOATS,
     small=Missing("there are no complex numbers of 16-bit floats"),
 )
-def sph_harm_y(theta: Any, phi: Any, /, n: Any, m: Any) -> Any:
+def sph_harm_y(theta: Any, phi: Any, /, n: Any, m: Any) -> Tensor:
     """Spherical harmonic of degree ``n`` and order ``m``, with an integral of 1 over the sphere.
 
     ``theta`` is the angle from the pole, from 0 to π, and ``phi`` that around it, in radians: real

@@ -19,6 +19,7 @@ from eagerflow.ops.special.family import MANY_TERMS, special
 from eagerflow.primitives.special import integrals as kernels
 from eagerflow.primitives.special.pieces import in_double
 from eagerflow.spec import Array, Namespace
+from eagerflow.tensor import Tensor
 
 __all__ = ["exp1", "expi", "zeta"]
 
@@ -150,7 +151,7 @@ def riemann_zeta(xp: Namespace, x: Array, /) -> Array:
     dtypes=FLOATS,
     singular=True,
 )
-def zeta(x: Any, q: Any = None, /) -> Any:
+def zeta(x: Any, q: Any = None, /) -> Tensor:
     """Hurwitz' zeta function, the sum of (q + k)^-x over all k from 0 on; without q, Riemann's.
 
     ``x`` and ``q`` are real tensors, arrays or numbers of shapes that broadcast. With ``q``, x is

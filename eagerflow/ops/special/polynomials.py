@@ -20,6 +20,7 @@ from eagerflow.ops.special.family import MANY_TERMS, checked_order, order_errors
 from eagerflow.primitives.special import polynomials as kernels
 from eagerflow.primitives.special.pieces import in_double
 from eagerflow.spec import Array, Namespace, TensorSpec
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "eval_chebyt",
@@ -318,7 +319,7 @@ def _fixed(low: float, high: float, row: Call) -> dict[str, Any]:
 
 
 @composed(**_fixed(-1.2, 1.2, lambda n: _gegenbauer_row(n, Fraction(1, 2))))
-def eval_legendre(x: Any, /, n: Any) -> Any:
+def eval_legendre(x: Any, /, n: Any) -> Tensor:
     """Legendre polynomial of order ``n`` of each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000. Computed in float64 by
@@ -331,7 +332,7 @@ def eval_legendre(x: Any, /, n: Any) -> Any:
 
 
 @composed(**_fixed(-1.2, 1.2, lambda n: _gegenbauer_row(n, Fraction(1))))
-def eval_chebyu(x: Any, /, n: Any) -> Any:
+def eval_chebyu(x: Any, /, n: Any) -> Tensor:
     """Chebyshev polynomial of the second kind of order ``n`` of each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000. Computed in float64 by
@@ -344,7 +345,7 @@ def eval_chebyu(x: Any, /, n: Any) -> Any:
 
 
 @composed(**_fixed(-1, 4, lambda n: _laguerre_row(n, Fraction(0))))
-def eval_laguerre(x: Any, /, n: Any) -> Any:
+def eval_laguerre(x: Any, /, n: Any) -> Tensor:
     """Laguerre polynomial of order ``n`` of each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000. Computed in float64 by

@@ -27,6 +27,7 @@ LEVELS = {
                 "number",
                 "recorder",
                 "tensor",
+                "tensor_methods",
                 "variable",
                 "visitors",
                 "dispatch",

@@ -310,7 +310,7 @@ def where(call: Call, condition: Any, x: Any, y: Any) -> Any:
     return ops.where(condition, x, y)
 
 
-_PAIRS = {
+_PAIRS: dict[str, Any] = {
     "And": ops.logical_and,
     "BitwiseAnd": ops.bitwise_and,
     "BitwiseOr": ops.bitwise_or,

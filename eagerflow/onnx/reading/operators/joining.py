@@ -21,7 +21,7 @@ MAX_PARTS = 2**16
 @with_sizes(lambda *xs, axis: np.concatenate(xs, axis))
 def concat(call: Call, *xs: Any, axis: int) -> Any:
     """The tensors concatenated along an axis."""
-    return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]
+    return ops.concat(xs, axis=axis) if len(xs) > 1 else xs[0]
 
 
 def cut(call: Call, x: Tensor, parts: list[int], axis: int) -> tuple[Tensor, ...]:
@@ -80,5 +80,5 @@ def concat_from_sequence(call: Call, xs: list[Any], axis: int, new_axis: int = 0
     if not xs:
         call.refuse("a sequence without tensors")
     if new_axis:
-        return ops.stack(*xs, axis=axis)
-    return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]
+        return ops.stack(xs, axis=axis)
+    return ops.concat(xs, axis=axis) if len(xs) > 1 else xs[0]

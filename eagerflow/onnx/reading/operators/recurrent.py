@@ -180,7 +180,7 @@ def rnn(
         kernel, recurrent = layer.gates((0,))
         if _is_ours(layer, [ops.tanh]):
             return [
-                ops.simple_rnn(
+                ops.simple_rnn(  # type: ignore[call-arg, misc]
                     x, kernel, recurrent, added, *layer.states, mask, reverse=layer.reverse
                 )
             ]
@@ -215,7 +215,7 @@ def gru(
         kernel, recurrent = layer.gates((0, 1, 2))
         if linear_before_reset and _is_ours(layer, [ops.sigmoid, ops.tanh]):
             both = ops.stack(_parts(layer.bias, 2))
-            return [ops.gru(x, kernel, recurrent, both, *layer.states, mask, reverse=layer.reverse)]
+            return [ops.gru(x, kernel, recurrent, both, *layer.states, mask, reverse=layer.reverse)]  # type: ignore[call-arg, misc]
         return _scan(layer, x, mask, _gru_cell(layer, recurrent, bool(linear_before_reset)))
 
     return node.outputs(run)
@@ -264,7 +264,7 @@ def lstm(
             kernel, recurrent = layer.gates(order)
             added = _reordered(sum(_parts(layer.bias, 2)), order)
             return list(
-                ops.lstm(x, kernel, recurrent, added, *layer.states, mask, reverse=layer.reverse)
+                ops.lstm(x, kernel, recurrent, added, *layer.states, mask, reverse=layer.reverse)  # type: ignore[call-arg, misc]
             )
         return _scan(layer, x, mask, _lstm_cell(layer, bool(input_forget)))
 
