@@ -61,7 +61,7 @@ finally:
             gc.unfreeze()
         gc.enable()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __array_api_version__ = "2025.12"
 
 e = 2.718281828459045
