@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import account, sampling
+from tests import account, extended, sampling
 
 
 class Item:
@@ -63,3 +63,19 @@ def test_rooms_over_budget_are_named():
 )
 def test_a_room_is_a_folder_or_a_file(nodeid, room):
     assert account.room_of(nodeid) == room
+
+
+def test_the_extended_tier_runs_every_test(capsys):
+    """Each test file lies in a room or is one, so that a new folder cannot be left out."""
+    where = [part.command[-1] for part in extended.parts(1, 1) if "pytest" in part.command]
+    for path in (extended.ROOT / "tests").rglob("test_*.py"):
+        name = path.relative_to(extended.ROOT).as_posix()
+        assert any(name == room or name.startswith(f"{room}/") for room in where), name
+    assert extended.main(["--list"]) == 0
+    assert "random programs" in capsys.readouterr().out
+
+
+def test_unknown_parts_of_the_extended_tier_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        extended.main(["--only", "plan", "plam"])
+    assert "no such part: plam" in capsys.readouterr().err
