@@ -203,7 +203,7 @@ def test_captured_calls():
     check(lambda: step(X), 11, same)
 
 
-def test_no_value_is_left_out_where_python_takes_an_error_for_the_end_of_an_iteration():
+def test_stopiteration_of_a_handler_skips_no_value():
     step, same = stepping()
     same()
     count = count_bytecodes(lambda: step(X), for_signals=True)

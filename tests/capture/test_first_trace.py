@@ -83,7 +83,7 @@ def test_state_that_is_dropped_is_noticed(runs):
     assert [int(v.numpy().any()) for v in optimizer.variables] == [1] * 6
 
 
-def test_state_that_was_looked_at_before_it_was_made_is_no_surprise(runs):
+def test_state_read_before_its_creation_causes_no_retrace(runs):
     optimizer = ef.nn.optimizers.Adam()
     step, _ = training(optimizer)
 
@@ -135,7 +135,7 @@ def test_what_a_users_update_reads_is_watched(runs, monkeypatch):
     assert weights[1].numpy() == before
 
 
-def test_an_error_while_state_is_made_leaves_the_monitor_as_it_was():
+def test_error_during_state_creation_restores_the_monitor():
     rate = [2.0]
 
     def fails():
@@ -190,5 +190,5 @@ assert float(abs(norm(ef.tensor([[1.0, 3.0]]))).sum()) == 0.0 and len(runs) == 2
 """
 
 
-def test_ops_that_load_late_are_there_before_the_line_that_asks_for_them():
+def test_lazily_loaded_ops_are_available_before_first_use():
     subprocess.run([sys.executable, "-c", LATE], check=True)

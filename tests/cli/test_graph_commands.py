@@ -95,7 +95,7 @@ def test_diff_has_the_status_of_diff(command):
     assert (status, out) == (2, "") and "there is no file gone.ef" in err
 
 
-def test_check_tells_which_file_is_broken(command):
+def test_check_reports_the_broken_file(command):
     status, out, err = command("check", "old.ef", "new.ef")
     assert (status, err) == (0, "") and out.count("keeps all rules") == 2
     status, out, err = command("check", "broken.ef", "old.ef")

@@ -32,7 +32,7 @@ def process(tmp_path):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serves_until_told_to_end(process, number):
+def test_serves_until_signalled(process, number):
     lines = []
     for line in process.stdout:
         lines.append(line.rstrip())

@@ -109,7 +109,7 @@ def test_workers_pull_and_push_in_turn(schedule):
         ef.cluster.ParameterServer(**SERVED, mode="asynchronous", schedule=schedule)
 
 
-def test_a_schedule_that_nobody_can_follow_ends_with_an_error():
+def test_infeasible_schedule_raises():
     """Batches come to workers in turn, so none of them may have all steps."""
     w = ef.Variable(1.0)
     schedule = [("pull", 1), ("push", 1)] * 8

@@ -217,7 +217,7 @@ def test_a_task_that_is_busy_is_not_taken_for_lost(redundant):
     assert [task.lives for task in redundant.tasks] == [1, 1, 1]
 
 
-def test_a_client_that_was_stopped_itself_blames_nobody(redundant):
+def test_paused_client_does_not_declare_tasks_lost(redundant):
     task = redundant.tasks[0]
     for _ in range(3):
         now = time.monotonic()

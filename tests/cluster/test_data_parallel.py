@@ -357,7 +357,7 @@ def test_cut_over_devices_it_has_the_bits_of_the_whole():
 # Errors -------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     with pytest.raises(ef.errors.ArgumentError, match="there are no devices"):
         ef.cluster.DataParallel()
     with pytest.raises(ef.errors.ArgumentError, match="is not a choice"):

@@ -296,7 +296,7 @@ class Waiting:
         self._over.set()
 
 
-def test_whoever_waits_for_a_whole_gpu_blocks_no_lane(make):
+def test_waiting_for_a_gpu_blocks_no_lane(make):
     two = make()
     two.open(0, 0, 1)
     two.open(1, 1, 0)
@@ -375,7 +375,7 @@ def test_where_no_communicator_can_be_made_the_host_is_taken(make, monkeypatch):
 
 
 @pytest.mark.parametrize("fails", [0, 1])
-def test_a_lane_that_fails_is_told_and_the_next_messages_go_by_the_host(make, monkeypatch, fails):
+def test_failed_lane_is_reported_and_later_messages_use_the_host(make, monkeypatch, fails):
     two = make()
     two.open()
     end = next(c for c in two.cupy_nccl.made if c.rank == fails)
@@ -397,7 +397,7 @@ def test_a_lane_that_fails_is_told_and_the_next_messages_go_by_the_host(make, mo
     assert bits(two.receive((1, 1))[0]) == bits(np.ones(4))
 
 
-def test_a_message_for_a_closed_lane_is_told(make):
+def test_message_for_a_closed_lane_is_reported(make):
     two = make()
     two.open()
     x = two.array(np.ones(4), 0)
@@ -409,7 +409,7 @@ def test_a_message_for_a_closed_lane_is_told(make):
     assert two.broken == [(NAMES[1], NAMES[0], "has sent over a lane that is closed")]
 
 
-def test_a_lane_that_was_closed_meanwhile_is_an_error_of_the_sender(make):
+def test_sending_over_a_lane_closed_meanwhile_raises(make):
     two = make()
     two.open()
     place = as_device(f"{NAMES[0]}/device:gpu:0")
@@ -419,7 +419,7 @@ def test_a_lane_that_was_closed_meanwhile_is_an_error_of_the_sender(make):
         two.tasks[0].send(NAMES[1], (1, 0), [past])
 
 
-def test_a_lane_ends_with_its_connection_and_the_next_one_has_another(make, monkeypatch):
+def test_lane_closes_with_its_connection_and_is_reopened(make, monkeypatch):
     two = make()
     two.open()
     first = two.lane()

@@ -198,7 +198,7 @@ def quick(session, x):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_task_ends_in_the_typed_error_and_the_next_run_has_new_lanes(cluster_of, victim):
+def test_killed_task_raises_and_the_next_run_has_new_lanes(cluster_of, victim):
     x = np.ones(1 << 16, "float32")
     with cluster_of() as cluster:
         session = ef.capture.Session(slow_receiver(), cluster=cluster)

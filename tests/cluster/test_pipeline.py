@@ -359,7 +359,7 @@ def test_stages_wait_no_longer_than_in_theory(schedule):
 # Errors -------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     with pytest.raises(ef.errors.ArgumentError, match="not a number of micro-batches"):
         strategy(2, 0)
     with pytest.raises(ef.errors.ArgumentError, match="is not a choice"):

@@ -147,7 +147,7 @@ def test_each_device_updates_its_part_of_the_weights():
 
 
 @pytest.mark.parametrize("method", ["all-reduce", "pipeline"])
-def test_several_machines_are_told_what_to_run(method):
+def test_run_messages_are_counted_for_several_machines(method):
     machines = Machines(4, run=0.003, task=0.002)
     one, two, four = simulate(Workload(0.1, [1e6]), machines, method=method).rows
     assert RUN not in one.parts
@@ -155,7 +155,7 @@ def test_several_machines_are_told_what_to_run(method):
     assert four.parts[RUN] == pytest.approx(0.011)
 
 
-def test_servers_are_told_as_well():
+def test_run_messages_are_counted_for_servers():
     work, machines = Workload(0.1, [1e6]), Machines(2, run=0.003, task=0.002)
     options = {"method": "parameter-servers", "servers": 1}
     own = simulate(work, machines, **options, own_machines=True).last.parts[RUN]

@@ -81,7 +81,7 @@ def test_few_workers_are_bounded_by_what_they_compute():
     assert found.throughput == pytest.approx(4 * WORK.batch / 0.1, rel=0.03)
 
 
-def test_nobody_waits_for_a_slow_worker_without_a_bound():
+def test_no_wait_for_slow_workers_without_staleness_bound():
     machines = Machines(32, link=Link(1e-6, 1e12), jitter=0.5)
     in_step = ef.cluster.simulate(WORK, machines, method="parameter-servers").last
     assert asynchronous(machines).seconds < in_step.seconds / 1.5

@@ -26,7 +26,7 @@ def model():
     return made
 
 
-def test_a_model_gives_its_gradients_in_the_order_of_the_backward_pass(model):
+def test_workload_lists_gradients_in_backward_order(model):
     work = Workload.of(model, MACHINES)
     weights = [4.0 * np.prod(w.shape) for w in model.trainable_weights]
     assert sorted(work.gradients) == sorted(weights)

@@ -93,7 +93,7 @@ def test_a_saved_model_has_the_parts(tmp_path):
     assert [w.shape for w in loaded.weights] == [w.shape for w in model.weights]
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     split = ef.cluster.SplitDense
     with pytest.raises(ef.errors.ArgumentError, match="not to be divided"):
         split(ef.nn.Flatten(), DEVICES[:2])

@@ -144,7 +144,7 @@ def test_large_regions_are_within_bounds_and_of_the_same_bits(way):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("chunk", range(20))
-def test_many_large_regions_are_within_bounds_and_of_the_same_bits(way, chunk):
+def test_large_random_regions_match_bitwise_within_bounds(way, chunk):
     check_seeds(way, range(100 * chunk, 100 * (chunk + 1)), large=True)
 
 

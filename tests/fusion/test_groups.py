@@ -132,7 +132,7 @@ def test_random_programs_as_machine_code(chunk, greedy):
         check_against_eager(graph, arrays_for(graph, seed), "llvm")
 
 
-def test_steps_stand_in_an_order_in_which_they_run_and_none_is_lost(greedy):
+def test_steps_are_topologically_ordered_and_complete(greedy):
     for seed in range(2000, 2100):
         graph = graph_of(seed)
         known = {*graph.all_inputs(), *graph.constants}
@@ -153,7 +153,7 @@ def layer_norm_by_hand(x, scale, offset):
     return middle / spread * scale + offset
 
 
-def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
+def test_chain_with_reductions_is_one_region_reading_inputs_once():
     graph = ef.capture.trace(layer_norm_by_hand, MATRIX, LINE, LINE)
     (fused,) = fuse(graph)
     assert fused.inputs == tuple(graph.inputs) and fused.outputs == tuple(graph.outputs)
@@ -162,7 +162,7 @@ def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
     assert fused.region.reduced_axes == ("b",)
 
 
-def test_bias_and_activation_follow_a_product_and_the_bias_gradient_sums_columns():
+def test_bias_activation_and_bias_gradient_fuse_after_matmul():
     def f(x, w, b, g):
         y = x @ w + b
         return ef.relu(y), ef.sum(ops["relu_gradient"].call(ef.relu(y), g), axis=0)
@@ -230,7 +230,7 @@ def test_classes_that_are_computed_are_checked_too(greedy):
         run_steps(graph, fuse(graph, 1), arrays)
 
 
-def test_equal_clusters_have_equal_regions_whatever_their_values_are_called():
+def test_equal_clusters_have_equal_regions_despite_value_names():
     def f(x, y):
         with ef.scope("first") if hasattr(ef, "scope") else np.errstate():
             one = ef.tanh(x * 2.0 + 1.0)
@@ -316,7 +316,7 @@ def test_regions_end_before_they_are_too_long():
     check_against_eager(graph, random_arrays(graph))
 
 
-def test_what_is_the_same_along_an_axis_is_not_reduced_along_it_in_one_region(greedy):
+def test_broadcast_values_are_not_reduced_in_the_same_region(greedy):
     def f(x, y):
         same = ef.add(ef.tanh(ef.mean(x, axis=1, keepdims=True)), ef.zeros((300, 40)))
         return ef.var(same, axis=1), ef.var(same + 0.5, axis=0, keepdims=True) * ef.exp(y)

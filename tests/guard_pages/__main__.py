@@ -51,8 +51,8 @@ EXPECTED = [
         )
         for name in (
             "test_helpers_stand_by_and_then_sleep",
-            "test_those_who_are_dismissed_leave",
-            "test_a_child_that_is_forked_meanwhile_finds_nobody",
+            "test_dismissed_helpers_stop_waiting",
+            "test_forked_child_has_no_standby_helpers",
         )
     ),
 ]

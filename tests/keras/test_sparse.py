@@ -155,7 +155,7 @@ def test_functions_that_leave_zeros(name, make):
 
 
 @pytest.mark.parametrize("name", FILL)
-def test_all_other_functions_take_the_whole_tensor(name):
+def test_other_functions_densify_sparse_tensors(name):
     x, whole = stored()
     found = getattr(ops, name)(x)
     assert type(found) is ef.Tensor
@@ -310,7 +310,7 @@ def programs():
 
 @pytest.mark.parametrize("name", programs())
 @pytest.mark.parametrize("captured", [False, True])
-def test_gradients_are_those_of_the_whole_tensor(name, captured):
+def test_gradients_equal_those_of_the_dense_tensor(name, captured):
     program = programs()[name]
     x, _ = stored()
     dense = ef.tensor(np.random.default_rng(3).uniform(1, 2, SHAPE), dtype="float32")

@@ -439,7 +439,7 @@ def test_layers_load_nothing_of_this():
     assert done.stdout == "[]\n"
 
 
-def test_the_one_input_of_a_graph_is_named_alike_before_and_after_saving(tmp_path):
+def test_single_graph_input_keeps_its_name_after_saving(tmp_path):
     model = ef.nn.Sequential([ef.nn.Dense(2)])
     model(ef.ones((3, 4)))
     model.save(tmp_path / "model.ef")

@@ -207,7 +207,7 @@ def test_threads_that_come_and_go_have_their_names():
     assert p.accounted == pytest.approx(own) and p.other == pytest.approx(p.seconds - own)
 
 
-def test_threads_at_once_are_told_apart():
+def test_concurrent_threads_are_profiled_separately():
     ready = threading.Barrier(4)
 
     def work():

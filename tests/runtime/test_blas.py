@@ -54,7 +54,7 @@ def test_older_kernels_give_way():
     assert run() == ["Haswell", "True", "SkylakeX", "None"]
 
 
-def test_who_sets_a_core_type_keeps_its_kernels():
+def test_core_type_set_by_the_user_is_kept():
     found = run("os.environ['OPENBLAS_CORETYPE'] = 'Haswell'")
     assert found == ["Haswell", "False", "Haswell", "Haswell"]
 

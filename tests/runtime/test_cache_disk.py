@@ -119,7 +119,7 @@ def test_folders_that_no_system_has(tmp_path, told, name):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a folder in which nobody can make another")
-def test_a_folder_that_nobody_can_make(told):
+def test_folder_that_cannot_be_created(told):
     objects = ObjectCache("/proc/eagerflow/kernels")
     objects.store("key", b"content")
     assert objects.load("key") is None

@@ -21,7 +21,7 @@ NEAR = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @pytest.mark.parametrize("near", [True, False])
-def test_processes_are_told_the_kernels_of_products(monkeypatch, near):
+def test_blas_core_type_is_passed_to_processes(monkeypatch, near):
     if not blas.kernels():
         pytest.skip("NumPy computes products with another library than OpenBLAS")
     monkeypatch.delenv(blas.CORE_TYPE, raising=False)

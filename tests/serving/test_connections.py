@@ -50,7 +50,7 @@ def number(server, name):
 # HTTP --------------------------------------------------------------------------------------------
 
 
-def test_a_connection_beyond_the_limit_is_told_so(folder):
+def test_connection_over_the_limit_gets_503(folder):
     with serving(folder, max_connections=4, client_connections=4) as server, ExitStack() as stack:
         held = [stack.enter_context(opened(server)) for _ in range(4)]
         assert all("200 OK" in asked(one) for one in held)

@@ -74,7 +74,7 @@ def test_time_counts_from_when_a_request_was_due():
     assert (waited >= stop / 2).sum() >= 15
 
 
-def test_lost_connections_and_late_answers_are_told_and_others_go_on():
+def test_lost_connections_and_timeouts_are_counted():
     async def answer(writer, number):
         if number == 5:
             writer.transport.abort()

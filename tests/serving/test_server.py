@@ -54,7 +54,7 @@ def test_predictions_of_both_protocols_are_those_of_the_graph(client):
     np.testing.assert_array_equal(found, wanted["y"].numpy())
 
 
-def test_what_is_told_of_models(client):
+def test_model_metadata_endpoints(client):
     state = client.json("/v1/models/scale")["model_version_status"]
     assert [(s["version"], s["state"]) for s in state] == [("1", "AVAILABLE")]
     told = client.json("/v1/models/scale/versions/1/metadata")["metadata"]["signature_def"]

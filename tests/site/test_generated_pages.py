@@ -183,7 +183,7 @@ def test_the_newest_row_of_each_name_is_shown(tmp_path):
     ]
 
 
-def test_what_nothing_makes_is_removed_and_what_stays_keeps_its_time(tmp_path):
+def test_stale_pages_are_removed_and_unchanged_keep_their_mtime(tmp_path):
     (tmp_path / "old.md").write_text("old")
     with Folder(tmp_path) as folder:
         folder.write("a/b.md", "new")

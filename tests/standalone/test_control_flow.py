@@ -141,7 +141,7 @@ def test_what_a_branch_assigns_is_known_in_it_alone(n):
     same(f, X, np.int64(n))
 
 
-def test_large_constants_are_told_apart():
+def test_large_constants_are_stored_separately():
     def f(x):
         with ef.capture.scope("layer"):
             y = x * w

@@ -225,7 +225,7 @@ def test_tasks_that_want_to_be_alone_are(three_cpus):
     Program(tasks_of(places, after, calls, modes), [0], [1]).run([0])
 
 
-def test_a_share_of_the_cores_is_one_thread_where_there_are_as_many_devices(three_cpus):
+def test_core_share_is_one_thread_when_devices_match_cores(three_cpus):
     found = []
 
     def look(given):

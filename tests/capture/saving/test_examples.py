@@ -104,7 +104,7 @@ def test_too_many(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["y", "n"])
-def test_another_result_is_told(data, name):
+def test_example_with_different_result_is_refused(data, name):
     loaded = file.decode(data)
     outputs = dict(loaded.examples[1].outputs)
     outputs[name] = outputs[name] * 1.01

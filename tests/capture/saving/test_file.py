@@ -348,7 +348,7 @@ def test_names_that_differ_from_the_usual():
     assert file.encode(again) == file.encode(graph)
 
 
-def test_a_tensor_that_is_constant_and_a_variables_value_is_saved_twice():
+def test_tensor_shared_by_constant_and_variable_is_saved_twice():
     w = ef.Variable([1.0, 2.0], name="w")
     constant = w.current
     again = loaded(traced(lambda x: x * w + constant, spec(2)))

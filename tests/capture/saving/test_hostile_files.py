@@ -253,7 +253,7 @@ def test_missing_file(tmp_path):
     assert "No such file" in words and "try: check the path" in words
 
 
-def test_link_is_followed_and_dangling_or_circular_ones_are_refused(tmp_path):
+def test_symlink_is_followed_and_dangling_or_circular_refused(tmp_path):
     dense().save(tmp_path / "model.ef")
     (tmp_path / "link.ef").symlink_to("model.ef")
     assert ef.capture.load(tmp_path / "link.ef").name == "program"

@@ -62,7 +62,7 @@ def test_loops_of_a_known_length(count, ops):
     assert ops <= {node.op.name for node in graph.nodes}
 
 
-def test_a_loop_whose_end_follows_from_what_it_computes():
+def test_loop_with_computed_exit_condition():
     graph = agree(
         """net (float x) => (float y)
         {

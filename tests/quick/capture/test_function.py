@@ -445,7 +445,7 @@ def test_a_function_that_calls_itself():
 # What people read --------------------------------------------------------------------------------
 
 
-def test_explain_tells_why():
+def test_explain_lists_reasons_of_retraces():
     rate = [0.1]
     step = ef.function(lambda x, y: x * rate[0] + y)
     step(X, X)

@@ -108,7 +108,7 @@ def test_results_stay_when_the_caller_changes_the_array(given, results, way):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "bfloat16"])
-def test_copies_and_variables_stay_when_the_caller_changes_the_array(dtype):
+def test_copies_and_variables_keep_values_if_the_array_changes(dtype):
     array = np.ones(5, ef.as_dtype(dtype) if dtype == "bfloat16" else dtype)
     shared = ef.asarray(array)
     assigned, captured = ef.Variable(ef.tensor(array)), ef.Variable(ef.tensor(array))

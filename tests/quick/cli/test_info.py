@@ -41,7 +41,7 @@ def test_versions_are_those_of_what_runs(capsys):
     assert found["packages"]["always"]["numpy"]["installed"] == metadata.version("numpy")
 
 
-def test_the_text_tells_the_same(capsys, monkeypatch):
+def test_text_output_has_the_same_information(capsys, monkeypatch):
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", "7\x1b[2J")
     text = run(capsys)
     for words in (

@@ -159,7 +159,7 @@ def test_check(command):
     assert err.startswith("broken.onnx: ")
 
 
-def test_check_tells_what_is_not_supported(command, tmp_path):
+def test_check_reports_unsupported_ops(command, tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     text = '<ir_version: 10, opset_import: ["" : 21, "odd" : 1]> g (float[2] x) => (float[2] y)'
     model = onnx.parser.parse_model(text + " { y = odd.Dance(x) }")

@@ -73,7 +73,7 @@ def test_every_hook_reaches_every_callback_in_order():
         assert all_of_them.listens(hook)
 
 
-def test_a_list_knows_who_listens():
+def test_callback_list_reports_listeners():
     class Batches(callbacks.Callback):
         def on_batch_end(self, batch, logs=None):
             self.last = batch
@@ -222,7 +222,7 @@ def test_swap_ema_weights_for_callbacks_behind():
 
 
 @pytest.mark.parametrize("ask", ["evaluate", "predict"])
-def test_swap_ema_weights_gives_weights_back_where_somebody_interrupts(ask):
+def test_swap_ema_weights_restores_weights_on_interrupt(ask):
     class Interrupts(ef.nn.callbacks.Callback):
         def stop(self, batch, logs=None):
             raise KeyboardInterrupt

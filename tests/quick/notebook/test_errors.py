@@ -43,7 +43,7 @@ def test_files_have_the_names_that_are_given():
     assert "Cell <3>, line" in words(root)
 
 
-def test_causes_are_told_and_end():
+def test_error_causes_are_listed_without_cycles():
     error = ShapeError("it does not fit")
     first, second = ValueError("<first>\nmore"), KeyError("second")
     error.__cause__, first.__cause__, second.__cause__ = first, second, error

@@ -419,7 +419,7 @@ def test_keywords_of_data():
     assert ef.searchsorted(x, ef.tensor([2]), sorter=ef.argsort(x)).tolist() == [1]
 
 
-def test_copies_are_not_told_from_their_sources():
+def test_copy_argument_gives_equal_results():
     x = ef.tensor([1.0, 2.0])
     for copy in (True, False, None):
         same(ef.reshape(x, (2, 1), copy=copy), [[1.0], [2.0]])

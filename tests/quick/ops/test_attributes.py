@@ -151,7 +151,7 @@ def mutants():
 
 
 @pytest.mark.filterwarnings("ignore")  # numbers out of range are cast
-def test_mutated_attributes_are_refused_or_run_with_errors_of_ours():
+def test_mutated_attributes_are_refused_or_raise_typed_errors():
     tried = accepted = 0
     bad = []
     for name, graph in mutants():

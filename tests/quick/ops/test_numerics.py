@@ -210,7 +210,7 @@ def test_logarithmic_spaces():
         ef.geomspace(0, 1)
 
 
-def test_cosine_similarity_measures_vectors_of_shapes_that_broadcast():
+def test_cosine_similarity_broadcasts_its_operands():
     x1, x2 = np.arange(1.0, 7).reshape(1, 2, 3), np.arange(2.0, 8).reshape(2, 1, 3)
     for axis in (0, 1, 2):
         a, b = np.broadcast_arrays(x1, x2)

@@ -142,7 +142,7 @@ KINDS = (
     st.integers(257, 700),
 )
 @settings(max_examples=40)
-def test_whatever_stands_beside_each_other(program, rows):
+def test_chains_of_random_programs_match_single_ops(program, rows):
     def f(x):
         values = [x @ weights(1), ef.tanh(x)]
         for number, (kind, a, b) in enumerate(program):

@@ -87,7 +87,7 @@ def test_messages_come_as_they_were_sent_however_they_are_cut(messages, lengths)
         found.receive()
 
 
-def test_files_come_with_the_messages_that_told_of_them(ends, tmp_path):
+def test_files_arrive_with_their_messages(ends, tmp_path):
     """Also where many messages lie ready, which are taken with one call of the system."""
     a, b = ends
     for i in range(5):
@@ -104,7 +104,7 @@ def test_files_come_with_the_messages_that_told_of_them(ends, tmp_path):
         assert b.receive()[0] == {"between": i}
 
 
-def test_a_file_that_nobody_took_is_closed(ends, tmp_path):
+def test_unreceived_file_is_closed(ends, tmp_path):
     a, b = ends
     (tmp_path / "it").write_text("text")
     before = len(os.listdir("/proc/self/fd"))
@@ -118,7 +118,7 @@ def test_a_file_that_nobody_took_is_closed(ends, tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before - 2
 
 
-def test_a_file_that_was_told_of_and_is_none(ends):
+def test_announced_file_that_is_missing_raises(ends):
     a, b = ends
     a.send({"file": 1})
     a.socket.sendall(b"f")

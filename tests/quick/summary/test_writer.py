@@ -297,7 +297,7 @@ def test_bad_folders_and_closed_writers(tmp_path):
             use()
 
 
-def test_damaged_configuration_of_the_projector_is_told(writer, tmp_path):
+def test_damaged_projector_configuration_is_refused(writer, tmp_path):
     (tmp_path / "projector_config.pbtxt").write_text("embeddings { what: 3")
     with pytest.raises(FileFormatError, match="projector_config"):
         writer.embedding("a", np.zeros((2, 3)))

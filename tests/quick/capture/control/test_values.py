@@ -268,7 +268,7 @@ def test_nothing_is_recorded_of_what_the_op_does_inside():
     assert len(tape._entries) == 1
 
 
-def test_results_are_told_apart_from_arguments():
+def test_results_are_distinct_from_arguments():
     x = t([1.0, 2.0])
     with ef.GradientTape() as tape:
         tape.watch(x)

@@ -416,7 +416,7 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_asking_whether_an_argument_is_something_outside_is_refused(name):
+def test_identity_check_against_a_global_object_is_refused(name):
     module = made("T = ef.ones(1)\n" + DEFAULTS[name])
     with pytest.raises(CaptureError, match="one object"):
         ef.function(module.f)(ef.ones(1))

@@ -357,7 +357,7 @@ def test_ending_the_trace_inside_is_refused(no_trace, how):
 # Guards and ledgers ------------------------------------------------------------------------------
 
 
-def test_a_change_is_told():
+def test_change_is_reported():
     settings = {"rates": [0.1, 0.2], "name": "a"}
 
     def f(x):
