@@ -323,7 +323,7 @@ def test_other_errors_are_taken():
             pytest.fail("another kind")
 
 
-def test_what_a_generator_makes_of_an_error_is_not_taken_either():
+def test_runtimeerror_of_a_generator_is_not_taken_as_own():
     def stop(number, frame):
         raise StopIteration
 

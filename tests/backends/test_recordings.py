@@ -246,7 +246,7 @@ def test_released_plans_let_go_of_recordings(gpus):
     close(captured(x), two_steps(x))
 
 
-def test_what_is_published_is_no_memory_of_the_plan(gpus):
+def test_published_values_do_not_share_memory_with_the_plan(gpus):
     """It is kept by others while the plan goes on, and runs again."""
     captured = recorded(two_steps, x := numbers((5, 7)))
     graph = captured.graphs[-1]

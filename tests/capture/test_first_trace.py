@@ -123,7 +123,7 @@ class Scaled(ef.nn.optimizers.Optimizer):
 BEGIN, SCALE = 0.5, 1.0
 
 
-def test_what_a_users_update_reads_is_watched(runs, monkeypatch):
+def test_reads_in_custom_optimizer_updates_are_guarded(runs, monkeypatch):
     step, weights = training(Scaled(learning_rate=0.1))
     captured = ef.function(step)
     assert_like_eager(2, lambda: Scaled(learning_rate=0.1), captured, weights)
@@ -154,7 +154,7 @@ def test_error_during_state_creation_restores_the_monitor():
     assert float(f(ef.tensor(1.0))) == 3.0
 
 
-def test_a_monitor_sees_nothing_of_what_is_aside():
+def test_monitor_ignores_reads_in_aside():
     seen = {"a": 1}
 
     def reads():

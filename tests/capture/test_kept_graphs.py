@@ -199,7 +199,7 @@ def test_objects_without_weak_references_are_held_up_to_the_bound():
     assert "8 graphs that had not been used lately were dropped" in step.explain()
 
 
-def test_what_is_used_stays():
+def test_recently_used_graph_is_kept():
     step = ef.function(lambda x: x + 1, max_graphs=4)
     kept = step.graph(ef.zeros(1))
     for i in range(2, 40):

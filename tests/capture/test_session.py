@@ -39,7 +39,7 @@ def feeds(**more):
     return {"x": X, "y": X * 0.1, **more}
 
 
-def test_only_what_is_needed_runs():
+def test_session_runs_only_required_nodes():
     graph, w, steps = network()
     with Session(graph) as session:
         h = session.run("h", {"x": X})  # neither y nor an assignment is needed

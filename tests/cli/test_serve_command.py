@@ -90,7 +90,7 @@ def lines_until(stream, word):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_has_come_is_answered_after_the_signal(tmp_path, workers):
+def test_received_requests_are_answered_after_the_signal(tmp_path, workers):
     scaling(2).save(tmp_path / "scale.ef")
     scaling(3).save(tmp_path / "other.ef")
     file = tmp_path / "serve.toml"

@@ -142,7 +142,7 @@ def test_results_are_those_of_the_examples_that_counted():
     assert found["rate"].numpy() == np.float32(0.3)
 
 
-def test_what_comes_first_counts_and_can_be_repeated_to_the_bit():
+def test_first_results_count_and_repeat_bitwise():
     def made():
         layers = ef.nn.Dropout(0.3), ef.nn.BatchNormalization(dtype="float64")
         return make(*dense(), *layers, optimizer="adam")
@@ -480,7 +480,7 @@ def test_further_sets_of_workers_make_no_graph():
     assert len(own.graphs) == 2 * 3 + 1
 
 
-def test_what_a_late_worker_has_staged_is_not_looked_at():
+def test_staged_values_of_late_workers_are_ignored():
     """Not even where it is no number."""
     rows = [[0, 1], [1, 2]]
     batches, found = [batch(9) for _ in rows], []

@@ -157,7 +157,7 @@ def test_training_goes_on_when_tables_or_their_copies_are_lost(redundant, victim
     assert found == trained(ef.cluster.ParameterServer(**SERVERS))
 
 
-def test_a_checkpoint_gives_back_what_all_tasks_have_lost(monkeypatch, tmp_path):
+def test_checkpoint_restores_state_of_lost_tasks(monkeypatch, tmp_path):
     monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
     x, labels = digits()
     y = np.argmax(labels, axis=1)

@@ -183,7 +183,7 @@ def test_empty_arrays_and_those_of_the_host_come_with_the_others(make):
     assert [bits(x) for x in two.receive(key)] == [bits(x) for x in wanted]
 
 
-def test_what_is_rounded_is_rounded_on_the_device(make):
+def test_values_are_rounded_on_the_device(make):
     two = make()
     two.open()
     x = RNG.standard_normal(100).astype("float32")
@@ -191,7 +191,7 @@ def test_what_is_rounded_is_rounded_on_the_device(make):
     assert bits(two.receive((1, 0))[0]) == bits(x.astype(bfloat16))
 
 
-def test_what_is_sent_may_be_changed_at_once(make):
+def test_sent_array_may_be_modified_immediately(make):
     two = make()
     two.open()
     x = two.array(np.ones(1000), 0)
@@ -345,7 +345,7 @@ def test_messages_that_come_twice_or_late_change_nothing(make, monkeypatch):
     assert two.broken == []
 
 
-def test_what_no_run_wants_any_more_is_received_and_dropped(make):
+def test_messages_for_forgotten_runs_are_dropped(make):
     two = make()
     two.open()
     two.tasks[1].forget(7)

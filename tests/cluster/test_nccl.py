@@ -250,7 +250,7 @@ def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
         assert cluster.link(*GPUS) is hosts
 
 
-def test_a_way_that_does_not_open_costs_what_the_hosts_take(cluster_of, monkeypatch):
+def test_unavailable_gpu_link_costs_as_much_as_the_host_link(cluster_of, monkeypatch):
     monkeypatch.setattr(links, "_known", {})
     monkeypatch.setattr(links, "_times", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
     with cluster_of() as cluster:

@@ -317,7 +317,7 @@ def test_feeds_that_do_not_fit(local):
         session.run("y", {"x": np.zeros(5, "float32")})
 
 
-def test_pins_to_what_there_is_not(local):
+def test_pins_to_missing_devices_are_refused(local):
     for name in ("/job:ps/task:1", "/job:chief/task:0", "/job:ps/task:0/device:gpu:0"):
         with pytest.raises(DeviceError, match="there is no device"):
             ef.device(name)

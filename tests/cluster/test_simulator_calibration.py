@@ -81,7 +81,7 @@ def test_numbers_of_tasks_between_the_measured_ones():
     assert found.machines(3).link == found.link
 
 
-def test_what_steps_cost_besides_is_found_again():
+def test_per_step_overhead_is_calibrated():
     given = {"transfers": [(1e3, 1e-4), (1e6, 1e-3)], "steps": [(10, 0.5)]}
     found = calibrated(**given, runs=[(1, 0.005), (3, 0.009)])
     assert (found.run, found.task) == pytest.approx((0.003, 0.002))
@@ -115,7 +115,7 @@ def test_the_update_is_not_divided_by_smaller_batches():
         ({"algorithm": "star"}, "algorithm"),
     ],
 )
-def test_what_cannot_be_is_refused(given, argument):
+def test_invalid_arguments_are_refused(given, argument):
     good = {"transfers": [(1e3, 1e-4), (1e6, 1e-3)], "steps": [(8, 0.1)]}
     with pytest.raises(ArgumentError) as raised:
         calibrated(**good | given)

@@ -46,7 +46,7 @@ def test_training_is_that_of_whole_layers(count, microbatches):
             np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-5, 1e-6)
 
 
-def test_what_is_between_two_layers_stays_in_parts():
+def test_values_between_split_layers_stay_partitioned():
     x, y = batch(8)
     model = network(DEVICES[:2])
     own = ef.cluster.Pipeline(devices=DEVICES[:2], microbatches=1, costs=COSTS)

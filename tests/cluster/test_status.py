@@ -122,7 +122,7 @@ def test_names_of_devices_of_tasks():
             as_device("/job:worker/task:0/device:cpu:2")
 
 
-def test_two_devices_of_a_task_share_what_they_have():
+def test_devices_of_a_task_share_values_without_transfer():
     def f(x):
         with ef.device("/job:worker/task:0/device:cpu:0"):
             y = x + 1.0

@@ -267,7 +267,7 @@ def test_pipelines_take_slices_as_tensors():
 
 @pytest.mark.parametrize("kind", STRATEGIES)
 @pytest.mark.parametrize("merges", [0, 1, 2])
-def test_what_a_program_assigns_is_heeded(kind, merges):
+def test_values_assigned_to_a_table_are_used(kind, merges):
     own = STRATEGIES[kind]()
     table = ef.Variable(np.ones((ROWS, WIDTH)))
     step = own.step(table_step(table, ef.nn.optimizers.SGD(WIDTH * 2.0)))

@@ -204,7 +204,7 @@ PLANTED = {
 @pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
-def test_regions_give_what_numpy_gives(name, everything, monkeypatch):
+def test_regions_match_numpy(name, everything, monkeypatch):
     cupy, calls, _, _ = everything
     borders = calls[name]
     run(cupy, monkeypatch, borders.call)

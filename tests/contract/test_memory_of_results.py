@@ -232,6 +232,6 @@ def test_reset_variable_shares_no_memory_with_the_constant():
         assert v.numpy().tolist() == w.numpy().tolist() == [0.0] * 5
 
 
-def test_a_plain_view_of_an_argument_is_what_eager_code_gives():
+def test_view_of_an_argument_shares_memory_as_in_eager():
     x = ef.tensor(np.arange(5.0))
     assert np.shares_memory(ef.function(lambda x: x)(x).numpy(), x.numpy())

@@ -185,7 +185,7 @@ def test_sums_of_few_rows_walk_beside_each_other(greedy):
     check_against_eager(graph, random_arrays(graph))
 
 
-def test_what_lies_in_rows_with_gaps_is_reduced_row_by_row(greedy):
+def test_strided_rows_are_reduced_row_by_row(greedy):
     """No single stride leads through parts of a tensor, and copies of them cost more."""
 
     def halves(x):
@@ -325,7 +325,7 @@ def test_broadcast_values_are_not_reduced_in_the_same_region(greedy):
     check_against_eager(graph, random_arrays(graph))
 
 
-def test_dropout_draws_in_the_region_what_it_draws_alone(greedy):
+def test_fused_dropout_draws_the_same_mask(greedy):
     shape = (64, 40)
 
     def f(x, state):
@@ -392,7 +392,7 @@ def test_calls_take_arrays_of_any_strides(way):
 
 
 @pytest.mark.parametrize("way", kernel.ways())
-def test_what_is_no_array_is_refused(way):
+def test_non_arrays_are_refused(way):
     graph = ef.capture.trace(
         lambda x, y: ef.tanh(x * y) + 1.0, MATRIX, ef.TensorSpec((), "float32")
     )

@@ -137,7 +137,7 @@ def contents(request):
     return lambda x: ((x > 0) & (x < np.finfo("f4").tiny)).all()
 
 
-def test_new_memory_and_scratch_hold_what_was_asked(request):
+def test_new_memory_and_scratch_hold_the_requested_contents(request):
     told = contents(request)
     for _ in range(2):
         for made in (np.empty(1001, "f4"), threads.scratch("planted", (1001,), "f4")):

@@ -36,7 +36,7 @@ def test_planted_bugs_end_the_process_and_passing_tests_do_not(way):
     assert not run.counts["unguarded"]
 
 
-def test_what_is_expected_to_fail_is_there():
+def test_expected_failures_exist():
     for name, _, _ in EXPECTED:
         file, _, test = name.partition("::")
         assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")

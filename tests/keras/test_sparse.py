@@ -52,7 +52,7 @@ def same(found, expected, rtol=2e-6):
 # The class ----------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_and_where():
+def test_sparse_values_indices_and_conversions():
     x = SparseTensor([1.0, 2.0, 3.0], [[0, 0], [1, 2], [1, 2]], (2, 3))
     assert x.dtype == "float32" and x.ndim == 2 and x.shape == (2, 3)
     assert x.indices.tolist() == [[0, 0], [1, 2], [1, 2]]
@@ -89,7 +89,7 @@ def test_slices_are_taken_apart_into_numbers():
         ([1.0], [[-3, 0]], IndexRangeError, "index -3"),
     ],
 )
-def test_what_does_not_fit_is_refused(values, indices, error, text):
+def test_values_and_indices_that_mismatch_are_refused(values, indices, error, text):
     with pytest.raises(error, match=text):
         SparseTensor(values, indices, (2, 3))
 

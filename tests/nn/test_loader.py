@@ -239,7 +239,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(workers):
 
 
 @by_workers
-def test_an_error_of_the_data_comes_behind_what_they_gave(workers):
+def test_data_error_is_raised_after_earlier_batches(workers):
     def data():
         yield from range(6)
         raise OSError("the disk")

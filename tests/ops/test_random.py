@@ -315,6 +315,6 @@ def test_dropout_leaves_inference_alone_and_shares_noise():
         (lambda: ef.dropout(ef.ones((2,)), 0.5, noise_shape=(3,)), ef.errors.ShapeError, "fit"),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(error, match=words):
         call()

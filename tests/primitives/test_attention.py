@@ -165,7 +165,7 @@ def test_masks_of_fewer_axes_and_other_orders(way):
 
 
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
-def test_results_have_the_order_in_memory_of_what_they_belong_to():
+def test_results_have_the_memory_layout_of_their_operands():
     case = Case((2, 3, 1, 16, 24), packed=True)
     for result in case.results(compiled_attention)[0::2]:
         assert result.transpose(0, 2, 1, 3).flags.c_contiguous

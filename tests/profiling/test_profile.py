@@ -298,7 +298,7 @@ def test_profiles_may_overlap():
     assert counts(second) == {"tanh": 1, "sin": 1}
 
 
-def test_an_exception_ends_it_with_what_there_was():
+def test_exception_ends_the_profile_and_keeps_events():
     with pytest.raises(ZeroDivisionError), ef.profile() as p:
         ef.exp(X)
         raise ZeroDivisionError

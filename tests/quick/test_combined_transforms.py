@@ -207,7 +207,7 @@ def test_a_gradient_of_another_shape_is_refused():
 
 @pytest.mark.parametrize("policy", [None, "contractions"])
 @pytest.mark.parametrize("captured", [False, True])
-def test_a_checkpoint_trains_what_is_read_inside(policy, captured):
+def test_checkpoint_has_gradients_of_variables_read_inside(policy, captured):
     dense = ef.nn.Dense(2)
     dense(ef.ones((3, 2)))
     v = ef.Variable([1.0, 2.0])
@@ -308,7 +308,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_a_batch_computes_what_each_example_does(name):
+def test_vmap_matches_each_example(name):
     f, args = BATCHES[name]
     args = [ef.tensor(a) for a in args]
     wanted = [float(f(*[a[i] for a in args])) for i in range(len(args[0]))]
@@ -389,7 +389,7 @@ WORK = {
 }
 
 
-def test_an_error_of_a_handler_comes_out_of_what_is_traced():
+def test_signal_handler_error_propagates_from_tracing():
     def handler(signum, frame):
         raise TimeoutError("late")
 
@@ -468,7 +468,7 @@ def test_a_handler_raises_its_own_error(name):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", WORK)
-def test_what_a_handler_assigns_is_no_part_of_what_it_interrupts(name):
+def test_signal_handler_assignments_stay_out_of_traces(name):
     count, calls, over = ef.Variable(0, trainable=False), [], []
 
     def handler(signum, frame):

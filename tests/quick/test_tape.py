@@ -157,7 +157,7 @@ def test_why_explains_the_path():
     assert "not watched" in tape.why(z, ef.tensor(X))
 
 
-def test_memory_counts_what_is_kept_by_line():
+def test_memory_report_counts_kept_values_by_line():
     x = ef.tensor(np.ones((100, 100)))
     with ef.GradientTape() as tape:
         tape.watch(x)
@@ -201,7 +201,7 @@ def test_tape_cannot_be_entered_twice():
         pass
 
 
-def test_gradient_of_what_was_not_computed_from_the_source():
+def test_gradient_of_unconnected_target_is_refused():
     x = ef.tensor(X)
     with ef.GradientTape() as tape:
         tape.watch(x)

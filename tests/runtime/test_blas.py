@@ -68,7 +68,7 @@ def test_nothing_changes_while_other_threads_may_multiply():
     assert run(start) == ["Haswell", "False", "Haswell", "None"]
 
 
-def test_what_was_not_asked_for_is_taken_back():
+def test_unexpected_core_type_is_reset():
     asked = "blas.AVX512_KERNELS = 'Nehalem'; blas.kernels = lambda: 'Haswell'"
     assert run(asked)[1:3] == ["False", "Haswell"]
 

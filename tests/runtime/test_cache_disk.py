@@ -395,7 +395,7 @@ def test_a_limit_that_is_none(monkeypatch, folder, told, value):
 
 
 @pytest.mark.parametrize(("megabytes", "kept"), [("0", False), ("0.001", False), ("0.003", True)])
-def test_what_passes_the_limit_alone_is_not_kept(monkeypatch, folder, megabytes, kept):
+def test_entry_larger_than_the_limit_is_not_kept(monkeypatch, folder, megabytes, kept):
     objects = ObjectCache(folder)
     objects.store("old", b"content")
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", megabytes)

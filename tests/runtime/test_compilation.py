@@ -125,7 +125,7 @@ def test_an_exception_at_any_bytecode_leaves_it_to_be_made():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_child_makes_what_stayed_behind():
+def test_forked_child_compiles_unfinished_code():
     begun, may_end = threading.Event(), threading.Event()
     home = os.getpid()
 
@@ -205,7 +205,7 @@ def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
 
 
 @compiler
-def test_what_hides_the_function_compiles_as_well(monkeypatch):
+def test_compilation_without_the_emitter_gives_the_same_code(monkeypatch):
     wanted = machine_code.compile_object(text(3))
     monkeypatch.setattr(machine_code, "_emitter", lambda: None)
     assert machine_code.compile_object(text(3)) == wanted

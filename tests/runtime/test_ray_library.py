@@ -74,7 +74,7 @@ def test_the_address_says_whether_a_cluster_is_of_this_machine(
 
 @needs_ray
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_what_is_started_here_is_of_this_machine(monkeypatch, started, start):
+def test_local_ray_cluster_is_marked_as_near(monkeypatch, started, start):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     start("10.7.0.1:6398")
     start(None)

@@ -46,7 +46,7 @@ class Ends:
         return self.incoming.array(place, array.shape, array.dtype), place
 
 
-def test_what_was_made_there_is_not_copied():
+def test_arrays_in_shared_memory_are_not_copied():
     made = empty(X.shape, F4)
     made[...] = X
     found, place = Ends().passed(made)
@@ -107,7 +107,7 @@ def test_an_array_that_its_owner_or_one_of_two_readers_has_stays():
     assert place.begin in {one.passed(X * 3)[1].begin for _ in range(4)}
 
 
-def test_what_is_kept_is_copied_out():
+def test_kept_arrays_are_copied_out_of_shared_memory():
     ends = Ends()
     found, first = ends.passed(X)
     kept = settled(found[10:20])

@@ -56,7 +56,7 @@ def test_joined_is_as_alone(sizes, slow, max_rows):
     assert batcher.running == 0
 
 
-def test_what_waits_is_one_batch_of_a_size_with_a_plan():
+def test_waiting_requests_form_one_batch_of_a_planned_size():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(8))
 

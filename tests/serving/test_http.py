@@ -58,7 +58,7 @@ ROUTES = [
         ("GET", "", "page", {}),
     ],
 )
-def test_a_path_leads_to_what_its_pattern_stands_for(method, path, target, named):
+def test_paths_are_routed_by_pattern(method, path, target, named):
     found = Router(ROUTES).find(method, path)
     assert (found.target, found.named) == (target, named)
 

@@ -85,7 +85,7 @@ def test_lost_connections_and_timeouts_are_counted():
     assert result.statuses == {"200": 28, "connection lost": 1, "no answer in time": 1}
 
 
-def test_what_is_no_answer_closes_the_connection():
+def test_malformed_response_closes_the_connection():
     async def answer(writer, number):
         writer.write(b"nonsense\r\n\r\n" if number == 0 else ANSWER % 200)
 

@@ -105,7 +105,7 @@ def test_the_example_is_one(tmp_path, monkeypatch):
         ("[models]\npath = '.'\n[models.x]\npath = 'x'", r"models.x.path.*a folder.*line 4"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, text, words):
+def test_configuration_errors_name_the_line(tmp_path, text, words):
     with pytest.raises(FileFormatError) as raised:
         Configuration.read(written(tmp_path, text))
     assert re.search(words, str(raised.value), re.DOTALL), raised.value

@@ -25,7 +25,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def test_what_the_page_shows(client):
+def test_page_shows_models_and_a_form(client):
     client.json("/v1/models/scale:predict", {"instances": [[1, 2, 3]]})
     status, headers, body = client.call("/")
     text = body.decode()

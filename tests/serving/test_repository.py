@@ -208,7 +208,7 @@ def test_a_model_that_assigns_is_refused(tmp_path):
     run(go())
 
 
-def test_what_is_not_there(tmp_path):
+def test_missing_model_paths_are_refused(tmp_path):
     with pytest.raises(ArgumentError, match="no file or folder"):
         Repository(tmp_path / "none.ef")
     with pytest.raises(ArgumentError, match="digits"):

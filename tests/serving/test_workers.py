@@ -224,7 +224,7 @@ def test_signatures_share_the_memory_of_weights(two, tmp_path):
     assert all(file.closed for file in kept)
 
 
-def test_what_was_loaded_of_a_broken_version_is_dropped(two, tmp_path, monkeypatch):
+def test_partially_loaded_broken_version_is_unloaded(two, tmp_path, monkeypatch):
     scaling(1).save(tmp_path / "m.ef", signatures={"totals": ["total"]})
     graph = ef.capture.load(tmp_path / "m.ef")
 
@@ -250,7 +250,7 @@ def _memory(pid, kind):
 # Ends --------------------------------------------------------------------------------------------
 
 
-def test_what_a_killed_worker_had_is_computed_by_another(two):
+def test_requests_of_a_killed_worker_are_retried_by_another(two):
     batcher = two.batcher(scaling(3), Batching(1))
     stop = threading.Event()
     ended = two.pool.workers.ended

@@ -28,7 +28,7 @@ for step in range(500, 10**9):
 """
 
 
-def test_what_was_flushed_survives_a_kill(tmp_path):
+def test_flushed_events_survive_a_kill(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as child:
@@ -48,7 +48,7 @@ w.scalar("loss", 1.5, 3)
 """
 
 
-def test_what_was_not_closed_is_written_at_the_end(tmp_path):
+def test_unclosed_writer_is_flushed_at_exit(tmp_path):
     subprocess.run([sys.executable, "-c", UNCLOSED, str(tmp_path)], check=True)
     assert reading.only(tmp_path, "loss")[:2] == (3, 1.5)
 

@@ -185,7 +185,7 @@ def test_constants_keep_bits_and_names():
 # What stays: Variables, names, places, pins ------------------------------------------------------
 
 
-def test_variables_keep_what_is_assigned():
+def test_passes_keep_assigned_values_of_variables():
     weight = ef.Variable(ef.ones((3,)), name="weight")
     unused = ef.Variable(ef.zeros((2,)), name="unused")
     same = ef.Variable(ef.zeros((2,)), name="same")
@@ -410,7 +410,7 @@ def other_results(graph):
         other_results,
     ],
 )
-def test_what_a_pass_may_not_change(change):
+def test_forbidden_changes_of_a_pass_are_refused(change):
     counter = ef.Variable(0.0, name="counter")
 
     def f(x):

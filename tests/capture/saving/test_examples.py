@@ -157,7 +157,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_is_wrong_is_refused(data, text, words):
+def test_malformed_examples_are_refused(data, text, words):
     def change(header):
         header["__metadata__"]["examples"] = text
         if '"other"' in text:

@@ -261,7 +261,7 @@ def test_masks_and_truth_values_in_indices(tmp_path):
         assert np.array_equal(a.numpy(), b.numpy())
 
 
-def test_sizes_stay_what_they_are():
+def test_symbolic_sizes_are_unchanged_by_saving():
     """Loaded sizes compute as before: equal, and divided as before."""
     n, m = ef.Dim("n"), ef.Dim("m")
     shape = (n * 2 + 1, (n * m + 5) // 2, ((n + 1) // 2 + m) // 3)

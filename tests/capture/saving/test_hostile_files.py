@@ -202,7 +202,7 @@ def run_under_watch(first, count, folder):
     assert found["programs"] > count // 10
 
 
-def test_what_loads_runs_nothing_but_its_plan(tmp_path):
+def test_loaded_mutants_run_nothing_but_their_plan(tmp_path):
     run_under_watch(MUTANTS, RUN, tmp_path)
 
 

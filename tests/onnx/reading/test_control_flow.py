@@ -147,7 +147,7 @@ def test_scans_in_all_directions(backwards, turned, axis, rng):
     np.testing.assert_allclose(found["all"], wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_a_loop_in_a_loop_reads_what_is_around_both():
+def test_nested_loop_reads_outer_values():
     agree(
         """net (float[2] x) => (float[2] y)
         {

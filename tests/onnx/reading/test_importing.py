@@ -50,7 +50,7 @@ def test_a_path_is_read(rng, tmp_path):
         assert ef.capture.import_onnx(source).nodes[0].source[0] == "model.onnx"
 
 
-def test_what_is_known_is_computed_at_once():
+def test_constants_are_folded_on_import():
     graph = agree(
         """net (float[3] x) => (float[3] y)
         {

@@ -255,7 +255,7 @@ def test_missing_gradients_are_as_in_eager(capture, unconnected):
     assert found is None if unconnected == "none" else found.tolist() == [0.0] * 3
 
 
-def test_tapes_hold_what_the_gradient_needs_and_no_more():
+def test_tapes_hold_only_values_the_gradient_needs():
     step = ef.function(lambda x: ef.sum(ef.tanh(x)))
     x = ef.ones((1000, 100))
     with ef.GradientTape(persistent=True) as tape:

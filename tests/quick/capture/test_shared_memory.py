@@ -53,7 +53,7 @@ def test_memory_of_our_own_is_still_folded():
         assert "exp" not in names
 
 
-def test_what_is_shared_is_forgotten_with_its_owner():
+def test_shared_memory_entry_is_removed_with_its_owner():
     gc.collect()
     before = len(backend.lent)
     arrays = [np.ones(3) for _ in range(10)]

@@ -223,7 +223,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_bodies_of_loops_and_branches_say_what_to_do(told, loop):
+def test_taps_in_captured_bodies_are_refused_with_a_hint(told, loop):
     def f(v):
         told("inside", _=v)
         return v
@@ -267,7 +267,7 @@ def test_trained_model_reports_once_per_step(told):
     assert [row[1] for row in told.rows] == [1.5, 5.5, 9.5]
 
 
-def test_verify_compares_what_eager_calls_give(told):
+def test_verify_accepts_functions_with_taps(told):
     def f(x):
         told("x", _=ef.tanh(x))
         return x * 2.0

@@ -536,7 +536,7 @@ def test_error_suggests_a_fix():
     assert str(caught.value).endswith("\n  try: the instruction convert")
 
 
-def test_what_the_malformed_ones_are_made_of_is_sound():
+def test_parts_of_the_malformed_regions_are_valid():
     parts = (X, B, I, ROW, INDEX, STATE, table("k"), ABS)
     sound = region(*parts, make("sum", X, axes="n", over="m", name="2"), sizes=(("m", 3),))
     assert str(sound).splitlines()[0] == "region bad[m=3, n]"
@@ -589,7 +589,7 @@ def test_unreferenced_region_is_collected():
     assert not scaled(0.125).calls
 
 
-def test_what_is_wrong_is_refused_every_time():
+def test_invalid_region_is_refused_every_time():
     for _ in range(2):
         with pytest.raises(ArgumentError, match="without outputs"):
             Builder("nothing", "m n").region()

@@ -76,7 +76,7 @@ def test_mixed_rows_are_detected(text):
     assert mixing(graph_of(text), "batch")
 
 
-def test_what_passes_has_rows_apart():
+def test_accepted_graphs_have_independent_rows():
     """Random compositions of expressions of all kinds: a proof is never wrong."""
     random.seed(3)
     passed = tried = 0

@@ -19,7 +19,7 @@ def random(*shape):
 # Batch normalization ------------------------------------------------------------------------------
 
 
-def test_the_mask_chooses_what_makes_the_statistics():
+def test_statistics_use_only_unmasked_values():
     x = random(4, 5, 3)
     mask = rng.random((4, 5)) < 0.6
     layer = ef.nn.BatchNormalization(momentum=0.0, epsilon=0.0)
@@ -209,6 +209,6 @@ def test_wrapped_layer_trains_and_is_restored_from_config():
         (lambda: ef.nn.LocalResponseNormalization(-1), "Argument", "out of range"),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(getattr(ef.errors, f"{error}Error"), match=words):
         call()

@@ -75,7 +75,7 @@ def test_one_callback_may_come_alone():
 
 
 @pytest.mark.parametrize("wrong", [3, [3], ef.nn.callbacks.EarlyStopping, [None]])
-def test_what_is_no_callback_is_named(wrong):
+def test_invalid_callback_is_refused(wrong):
     with pytest.raises(ArgumentError, match="is not a callback"):
         network().fit(X, Y, verbose=0, callbacks=wrong)
 

@@ -65,7 +65,7 @@ def test_deep_tracebacks_are_cut():
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_errors_tell_is_text(text):
+def test_error_fields_are_escaped_as_text(text):
     names = "op argument received expected hint at".split()
     error = EagerflowError(text, **dict.fromkeys(names, text))
     error.__cause__ = ValueError(text)

@@ -344,6 +344,6 @@ def test_functions_are_methods_of_the_global_generator():
         ),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(error, match=words):
         call(generator())

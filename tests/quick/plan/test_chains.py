@@ -58,7 +58,7 @@ def perceptron(x):
 
 
 @pytest.mark.parametrize("rows", [257, 300, 1024, 1500])
-def test_they_give_what_the_steps_give(monkeypatch, rows):
+def test_chains_match_single_steps(monkeypatch, rows):
     found = chains_of(monkeypatch)
     x = ef.tensor(drawn(0, rows, WIDTH))
     captured = ef.function(perceptron)

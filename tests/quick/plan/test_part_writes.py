@@ -63,7 +63,7 @@ def test_held_value_is_unchanged_by_part_writes(hold):
 
 @needs_code
 @pytest.mark.parametrize("make", [np.asfortranarray, lambda x: np.frombuffer(x.tobytes(), x.dtype)])
-def test_what_cannot_be_written_over_is_copied(make):
+def test_unwritable_values_are_copied(make):
     begin = np.arange(ROWS * WIDTH, dtype="float32").reshape(ROWS, WIDTH)
     kept = Kept(table=make(begin).reshape(ROWS, WIDTH))
     one, wanted = told(kept["table"])

@@ -142,7 +142,7 @@ def test_a_stranger_brings_no_file_and_no_long_message(ends, tmp_path):
         b.receive(100)
 
 
-def test_what_follows_a_greeting_is_not_lost(ends):
+def test_message_after_a_greeting_is_received(ends):
     a, b = ends
     a.send({"hello": 1})
     a.send({"then": 2}, [np.arange(3)])
@@ -181,7 +181,7 @@ def test_large_arrays_between_threads(ends, size):
 
 
 @pytest.mark.parametrize("data", [b"\x02\0\0\0[]", b"\x02\0\0\0{", b"\x01\0\0\0\xff"])
-def test_what_is_no_message_ends_it(ends, data):
+def test_malformed_message_ends_the_channel(ends, data):
     a, b = ends
     a.socket.sendall(data)
     a.close()

@@ -73,7 +73,7 @@ def test_none_for_an_argument_without_a_gradient():
     assert float(g(t(3.0))) == 7.0 * 3.0
 
 
-def test_rules_read_what_the_function_computed_and_variables():
+def test_rules_read_computed_values_and_variables():
     w = ef.Variable(t(2.0))
 
     @ef.custom_gradient

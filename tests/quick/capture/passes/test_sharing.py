@@ -81,7 +81,7 @@ def test_within_bodies():
         lambda h, w: scan(lambda h, x: (ef.tanh(h * w - x), (h.sum() * x, x)), h, XS),
     ],
 )
-def test_what_differs_is_not_shared(other):
+def test_different_scans_are_not_shared(other):
     graph = graph_of(lambda h, w: (scan(step(w), h, XS), other(h, w)), H, t(1.5))
     assert with_shared_scans(graph) == (graph, [])
 
