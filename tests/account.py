@@ -21,7 +21,7 @@ ENFORCED = "EAGERFLOW_TEST_BUDGETS"
 SKIPPED = "EAGERFLOW_TEST_SKIPPED"
 MISSING = "not installed", "could not import"
 REFERENCE_SECONDS = 0.1
-"""What ``machine_seconds`` measures on the machine on which budgets were set."""
+"""The result of ``machine_seconds`` on the machine on which budgets were set."""
 
 
 def budgets():

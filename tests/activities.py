@@ -1,4 +1,4 @@
-"""What users do, small enough to be broken off at every bytecode, and what must hold then.
+"""User activities, small enough to be interrupted at every bytecode, with their invariants.
 
 An activity is a call that can be made again and again, and a check of what it has left: nothing is
 held, no state is half changed, and the next calls are right.
@@ -31,7 +31,7 @@ SIZE = 40_000  # elements: large enough for two threads, and for updates in plac
 
 
 def descriptors():
-    """Open files of this process; 0 where the system does not tell."""
+    """Open files of this process; 0 where the system does not report them."""
     return len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
 
 
@@ -52,7 +52,7 @@ def nothing_is_held():
 
 
 class Activity:
-    """``call`` is what is broken off; ``check`` raises where that has left something wrong."""
+    """``call`` is interrupted; ``check`` raises if that has left an invalid state."""
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="eagerflow-activity-"))
@@ -62,7 +62,7 @@ class Activity:
         self.files = descriptors()
 
     def begin(self):
-        """Make what the calls need."""
+        """Set up the objects that the calls need."""
 
     def call(self):
         """Do it once."""
@@ -71,17 +71,17 @@ class Activity:
         """Assert that the state is one of those between calls."""
 
     def inside(self):
-        """What must hold for who comes in the middle of a call."""
+        """Check the invariants that hold in the middle of a call."""
         self.check()
 
     def after(self):
-        """What must hold after a call that was broken off."""
+        """Check the invariants that hold after an interrupted call."""
         nothing_is_held()
         assert descriptors() <= self.files
         self.check()
 
     def end(self):
-        """Remove what was made."""
+        """Remove the created objects."""
         shutil.rmtree(self.folder)
 
 
@@ -142,7 +142,7 @@ class Tracing(Activity):
 
     def check(self):
         assert self.f(ef.zeros((2,))).tolist() == [6.0, 6.0]
-        self.rate = 4.0  # noticed by whatever was traced
+        self.rate = 4.0  # noticed by every trace
         one = ef.ones((2,))
         assert np.allclose(self.f(one).numpy(), np.tanh(1.0) * 4 + 6)
         self.rate = 3.0
@@ -296,7 +296,7 @@ class Fitting(Activity):
 
 
 class Training(Activity):
-    """A layer that is told of training."""
+    """A layer that gets the argument ``training``."""
 
     def begin(self):
         self.model = ef.nn.Sequential([ef.nn.Dense(3), ef.nn.Dropout(0.5), ef.nn.Dense(2)])
@@ -306,7 +306,7 @@ class Training(Activity):
     def call(self):
         self.model(self.x, training=True)
 
-    def check(self):  # also from inside of a call, whose layers inherit what it was told
+    def check(self):  # also from inside of a call, whose layers inherit its argument
         assert np.array_equal(self.model(self.x, training=False).numpy(), self.right)
 
 
@@ -327,7 +327,7 @@ class Drawing(Activity):
 
 
 class Verifying(Counting):
-    """``verify``, which runs a step in several ways and takes back what they have done."""
+    """``verify``, which runs a step in several ways and undoes their effects."""
 
     def prepare(self):
         self.f = ef.function(lambda x: self.step(x))
@@ -374,7 +374,7 @@ ACTIVITIES = [
 
 
 class Guest:
-    """What a signal handler or a finalizer may do in the middle of anything else."""
+    """An action of a signal handler or a finalizer in the middle of other work."""
 
     def __init__(self, traces=True):
         self.traces = traces

@@ -68,7 +68,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """What is run on demand has any time, and so has what comes after the last test."""
+    """Limit the time of a test, except of those run on demand and after the last one."""
     watch = item.config.stash[WATCH]
     watch.begin(limited=not item.get_closest_marker("soak"))
     try:
@@ -85,9 +85,9 @@ def pytest_exception_interact(node):
 
 @pytest.fixture(autouse=True, scope="module")
 def the_collector():
-    """Keep what came before a module out of each walk of the collector, which took a second.
+    """Keep objects made before a module out of each walk of the collector, which took a second.
 
-    What a module leaves otherwise than it was would fail in another one.
+    A module that leaves the collector's settings changed would make another one fail.
     """
     gc.collect()
     gc.freeze()
@@ -98,7 +98,7 @@ def the_collector():
 
 @pytest.fixture(autouse=True, scope="module")
 def the_lock_of_imports():
-    """Nobody holds it after a module: an exception may leave it behind, and another test hangs."""
+    """No thread holds it after a module: an exception may keep it, and another test hangs."""
     yield
     end = time.monotonic() + 30
     while _imp.lock_held() and time.monotonic() < end:
@@ -108,7 +108,7 @@ def the_lock_of_imports():
 
 @pytest.fixture(autouse=True, scope="module")
 def the_programs_of_jax():
-    """Let go of what JAX has compiled: of thousands of tests it fills a process's memory map."""
+    """Release JAX's compiled programs: those of thousands of tests fill a process's memory map."""
     yield
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()

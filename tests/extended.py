@@ -28,7 +28,7 @@ COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
 
 
 class Part(NamedTuple):
-    """A command of the tier and what it needs in the environment."""
+    """A command of the tier and its environment variables."""
 
     name: str
     command: list[str]
@@ -57,7 +57,7 @@ def parts(programs, models):
     for path in rooms():
         where = path.relative_to(ROOT).as_posix()
         command = ["-m", "pytest", "-n", "2", "-q", "-m", "", "-p", "no:cacheprovider", where]
-        # In tests/keras eagerflow is Keras's backend; elsewhere Keras is what is compared with.
+        # In tests/keras eagerflow is Keras's backend; elsewhere Keras is the reference.
         backend = {} if path.name == "keras" else {"KERAS_BACKEND": "jax"}
         found.append(Part(path.stem, command, backend))
     found.append(Part("random programs", ["-m", "tests.programs", "--count", str(programs)], {}))

@@ -13,7 +13,7 @@ LATE = 10  # seconds by which it may be ended before
 
 
 class Watch:
-    """What ends the process, begun for many tests at once."""
+    """A timer that ends the process, started for many tests at once."""
 
     def __init__(self):
         self.errors = os.dup(2)  # where they go while a test's own output is kept

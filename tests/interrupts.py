@@ -22,7 +22,7 @@ PACKAGE = str(Path(eagerflow.__file__).parent)
 
 
 class Interrupted(BaseException):
-    """What is raised, so that nothing takes it for an error of its own."""
+    """The exception raised by interrupts, distinct from all other errors."""
 
 
 def interrupt(place):

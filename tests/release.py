@@ -204,7 +204,7 @@ def run(*command, folder=None, fails=False):
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
-        env=own,  # what is installed is used, not the sources
+        env=own,  # the installed package is used, not the sources
         capture_output=True,
         text=True,
         check=False,

@@ -203,7 +203,7 @@ def test_captured_calls():
     check(lambda: step(X), 11, same)
 
 
-def test_no_value_is_left_out_where_python_takes_an_error_for_the_end_of_an_iteration():
+def test_stopiteration_of_a_handler_skips_no_value():
     step, same = stepping()
     same()
     count = count_bytecodes(lambda: step(X), for_signals=True)
@@ -323,7 +323,7 @@ def test_other_errors_are_taken():
             pytest.fail("another kind")
 
 
-def test_what_a_generator_makes_of_an_error_is_not_taken_either():
+def test_runtimeerror_of_a_generator_is_not_taken_as_own():
     def stop(number, frame):
         raise StopIteration
 

@@ -56,7 +56,7 @@ def inferred_shapes():
 @pytest.mark.parametrize(
     "work", [learned_gradients, functional_model, symbolic_control_flow, inferred_shapes]
 )
-def test_what_a_handler_computes_is_no_part_of_symbolic_work(work):
+def test_signal_handler_ops_stay_out_of_symbolic_work(work):
     values, wrong = [], []
 
     def handle(number, frame):

@@ -30,7 +30,7 @@ print("went on")
         ("watch.begin(limited=False)", False),
     ],
 )
-def test_what_hangs_is_ended(calls, ends):
+def test_hanging_process_is_ended(calls, ends):
     command = [sys.executable, "-c", HANGING.format(calls)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == ends

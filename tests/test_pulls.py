@@ -241,7 +241,7 @@ def test_rules_that_are_one_op_have_no_kernel():
 
 
 @pytest.mark.skipif(not generated.enabled(), reason="there is no compiler")
-def test_what_came_before_does_not_change_bits():
+def test_earlier_calls_do_not_change_bits():
     x = drawn(5000, 9).astype(np.float32)
     first = gradients(ef.tanh, [x], dtype="float32")[1][0]
     gradients(ef.tanh, [x[:7]], dtype="float32")

@@ -23,7 +23,7 @@ def test_grad_of_nests_and_argnums():
         ef.grad(f, argnums=3)(A)
 
 
-def test_same_tensor_in_two_places_is_told_apart():
+def test_same_tensor_in_two_arguments_has_separate_gradients():
     x = ef.tensor(3.0)
     a, b = ef.grad(lambda a, b: a * a * b, argnums=(0, 1))(x, x)
     assert (float(a), float(b)) == (18.0, 9.0)

@@ -185,7 +185,7 @@ def check_remade(again, nest, scaled=1):
 
 
 @pytest.mark.parametrize("nest", made_objects(), ids=NAMES)
-def test_objects_are_rebuilt_as_what_they_were(nest):
+def test_containers_keep_their_types_when_rebuilt(nest):
     found, structure = tree.flatten(nest)
     check_remade(tree.unflatten(structure, found), nest)
     check_remade(tree.map_leaves(lambda x: 3 * x, [nest])[0], nest, 3)
@@ -210,7 +210,7 @@ def test_captured_functions_take_and_return_them(nest):
     assert len(f.graphs) == 1
 
 
-def test_captured_code_uses_what_they_carry():
+def test_captured_code_uses_container_attributes():
     @ef.function
     def total(given):
         return given["a"] + given.default_factory()
@@ -248,6 +248,6 @@ def test_transforms_and_loops_keep_them(nest):
         check_remade(ef.fori_loop(0, 2, turned, floats), floats)
 
 
-def test_what_the_system_makes_is_a_leaf():
+def test_struct_time_is_a_leaf():
     now = time.gmtime(0)
     assert tree.flatten([now])[0] == [now]

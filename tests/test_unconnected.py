@@ -59,7 +59,7 @@ def test_the_argument_that_is_not_used_is_named():
     assert ef.vjp(f, X, ef.ones(3), unconnected="none")[1](X)[1] is None
 
 
-def test_results_that_do_not_depend_have_zero_tangents_beside_others():
+def test_independent_results_have_zero_tangents():
     _, moved = ef.jvp(lambda x: (x * 2, ef.ones(2), ef.argmax(x)), (X,), (X,))
     assert [t.tolist() for t in moved] == [[6.0, 4.0], [0.0, 0.0], 0]
 
@@ -174,7 +174,7 @@ def test_other_numbers_that_tensors_cannot_be_are_refused():
     assert float(ef.grad(low)(2.0)) == 3.0
 
 
-def test_a_variable_that_is_not_trained_needs_no_gradient_of_what_reads_it():
+def test_non_trainable_variable_needs_no_gradient():
     w, x = ef.Variable([1.0, 2.0]), ef.tensor([1.0, 2.0])
     w.trainable = False
 

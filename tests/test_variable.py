@@ -29,7 +29,7 @@ def test_names_are_given_where_none_is():
     assert a.name != b.name
 
 
-def test_only_what_has_a_gradient_is_trainable():
+def test_only_differentiable_dtypes_are_trainable():
     assert not ef.Variable(3).trainable
     assert not ef.Variable([True]).trainable
     assert not ef.Variable(1.0, trainable=False).trainable

@@ -1,6 +1,6 @@
 """A look-alike of CuPy for machines without a GPU: NumPy's values, CuPy's rules.
 
-What it imitates, from CuPy's documentation: arrays are another class than NumPy's and do not
+It imitates, from CuPy's documentation: arrays are another class than NumPy's and do not
 mix with them; each thread has a current device, on which results are made and of which
 operands must be; ``asarray`` moves an array to the current device; memory is counted in a
 pool per device, and may be limited. Kernels given as text run on the CPU, compiled by g++; a
@@ -76,7 +76,7 @@ class Device:
 
 
 class Pool:
-    """Counts what was ever allocated; enough to see on which device, and to refuse."""
+    """Counts all allocated memory; enough to see on which device, and to refuse."""
 
     def __init__(self, cuda):
         self.cuda, self.used, self.limits = cuda, {}, {}
@@ -104,7 +104,7 @@ class Pool:
 
 
 class Texts:
-    """What kernels were compiled to: each text once, and all that wait for it together."""
+    """Compiled kernels: each text is compiled once, and all that need it wait together."""
 
     def __init__(self):
         self.waiting, self.places, self.folder = [], {}, None
@@ -231,7 +231,7 @@ class Lookalike(types.ModuleType):
         return found
 
     def remember(self, array):
-        array.tick = next(self.ticks)  # what makes it comes before
+        array.tick = next(self.ticks)  # its operands have earlier ones
         with self.lock:
             self.arrays.append(weakref.ref(array))
             if len(self.arrays) > self.many:
@@ -243,7 +243,7 @@ class Lookalike(types.ModuleType):
             return [array for own in self.arrays if (array := own()) is not None]
 
     def check_address(self, address):
-        """What a kernel is given has to be memory of an array, or of a graph's, that is there."""
+        """Assert that an address is in memory of a live array or of a graph."""
         device = self.thread.device
         known = [(a.values, a.index) for a in self.all_arrays()]
         known += [(values, device) for pool in self.pools for values in pool.blocks]
@@ -260,7 +260,7 @@ class Lookalike(types.ModuleType):
             raise Misuse("a copy from the host is recorded")
 
     def work(self, run):
-        """What a kernel does: now, or when the graph that is being recorded is launched."""
+        """Run a kernel now, or when the graph that is being recorded is launched."""
         if self.streams.recording is None:
             run()
         else:
@@ -309,7 +309,7 @@ class Lookalike(types.ModuleType):
         return found
 
     def write(self, values, found, function, given, array, part=()):
-        """Let memory get what a function gives of arguments, as a kernel would."""
+        """Write the result of a function into memory, as a kernel would."""
         if self.streams.recording is None:
             values[...] = found
             return array
@@ -333,7 +333,7 @@ class Lookalike(types.ModuleType):
         self.write(self.plain(target), self.plain(source), np.array, ((source.values,), {}), target)
 
     def empty(self, shape, dtype=float):
-        """What new memory holds must not matter, so it is rubbish."""
+        """New memory holds garbage, since its contents must not matter."""
         values = np.empty(shape, dtype)
         _spoil(values)
         return self.made(values)

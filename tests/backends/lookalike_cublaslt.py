@@ -1,4 +1,4 @@
-"""A look-alike of nvmath-python's bindings of cuBLASLt: what is used of them, by NumPy.
+"""A look-alike of the used part of nvmath-python's bindings of cuBLASLt, by NumPy.
 
 Matrices are columns, as in cuBLASLt. What it would compute wrongly or refuse is an error here:
 pointers of no array, operands that are not aligned, an algorithm that was chosen for something
@@ -117,7 +117,7 @@ class Library:
         return self._add()
 
     def _about(self, description, a, b, d):
-        """What an algorithm is chosen for."""
+        """The problem that an algorithm is chosen for."""
         own = {k: v for k, v in self.things[description].items() if "POINTER" not in k}
         return repr((own, [self.things[x] for x in (a, b, d)]))
 
@@ -159,7 +159,7 @@ class Library:
         made[...] = self._after(name, about, left @ right, made)
 
     def _after(self, name, about, values, made):
-        """What follows on a product of columns."""
+        """The epilogue of a product of columns."""
         if name == "DEFAULT":
             return values
         assert len(made) == 1

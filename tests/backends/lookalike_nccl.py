@@ -1,6 +1,6 @@
 """A look-alike of ``cupy.cuda.nccl``: sends and receives between processes or threads of one.
 
-What it imitates: a communicator is there when its other end is, and never where that one has died.
+It imitates: a communicator is there when its other end is, and never where that one has died.
 The first transfer of a communicator returns when the other end begins its own; others are put into
 a stream and return at once. A send is over when the other end has received it. Where the other
 process dies nothing is ever over, until the communicator is aborted; then all is over, without an
@@ -40,7 +40,7 @@ class _Thread(threading.local):
 
 
 def misused(words):
-    """What a GPU would answer with wrong numbers or a crash."""
+    """Misuse that a GPU would answer with wrong numbers or a crash."""
     traceback.print_stack()
     print(f"misuse of NCCL: {words}", file=sys.stderr, flush=True)
     os._exit(70)

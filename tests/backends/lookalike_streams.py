@@ -2,7 +2,7 @@
 
 A stream does its work at once; while it is being captured it notes it, as functions of addresses.
 A graph that is launched finds arrays at these addresses again, or refuses: memory that was given
-back by then is none. What was recorded and never computed holds rubbish.
+back by then is refused. Memory that was recorded and never computed holds garbage.
 """
 
 import collections
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Misuse(BaseException):
-    """What CuPy would do silently, and wrongly; nobody takes it for an error to be handled."""
+    """Misuse that CuPy accepts with wrong results; no code handles it as an error."""
 
 
 class PrivatePool:
@@ -49,7 +49,7 @@ class Streams:
     def __init__(self, module):
         self.thread, self.known = module.thread, weakref.WeakValueDictionary()
         module.streams = self
-        self.starting = collections.defaultdict(threading.Lock)  # what goes to a device, by device
+        self.starting = collections.defaultdict(threading.Lock)  # transfers to a device, by device
         self.default = Stream(module, False, 0)
 
     def wait_for_all(self, device):
@@ -65,7 +65,7 @@ class Streams:
 
     @property
     def recording(self):
-        """What the current stream has recorded, None where it is not captured."""
+        """The record of the current stream; None if it is not being captured."""
         return self.current.recorded
 
 
@@ -78,7 +78,7 @@ class Stream:
         self.module, self.non_blocking = module, non_blocking
         self.ptr = next(self.numbers) if ptr is None else ptr
         self.recorded, self.before = None, []
-        self.pending, self.waited = [], 0  # transfers, and what it has waited for
+        self.pending, self.waited = [], 0  # transfers, and the latest event waited for
         module.streams.known[self.ptr] = self
 
     def wait_event(self, event):
@@ -142,7 +142,7 @@ def elapsed_milliseconds(first, last):
 
 
 class Graph:
-    """What a stream has recorded."""
+    """The record of a stream."""
 
     def __init__(self, module, recorded):
         self.module, self.recorded, self.device = module, recorded, module.thread.device

@@ -98,7 +98,7 @@ def numpy_values(array):
     inner = array.inner.to_device(DEVICES[0])
     try:
         return np.from_dlpack(inner)
-    except BufferError:  # it is read-only, which NumPy before 2.1 cannot be told
+    except BufferError:  # it is read-only, which NumPy before 2.1 cannot express
         return np.from_dlpack(array_api_strict.asarray(inner, copy=True))
 
 

@@ -101,7 +101,7 @@ SHAPES = [((8, 16), (16, 24)), ((1, 5), (5, 1)), ((2, 8, 4), (4, 8)), ((3, 4, 8)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-def test_products_give_what_numpy_gives(dtype, shapes, turned, library, gpus):
+def test_products_match_numpy(dtype, shapes, turned, library, gpus):
     backend = ef.tensor([0.0], device="gpu:0").device.backend
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(s).astype(ef.as_dtype(dtype)) for s in shapes]

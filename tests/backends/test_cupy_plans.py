@@ -86,7 +86,7 @@ def small(x):
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("f", [softmax_rows, norm, transposed, columns, small])
 @pytest.mark.parametrize("shape", [(5, 7), (33, 130), (1, 64), (70, 1)])
-def test_regions_give_what_eager_gives(f, shape, gpus):
+def test_regions_match_eager(f, shape, gpus):
     captured = ef.function(f)
     x = numbers(shape)
     for given in (x, x + 1.0):
@@ -174,7 +174,7 @@ def test_loops_and_branches(gpus):
         close(ef.tree.flatten(captured(x))[0], ef.tree.flatten(f(x))[0])
 
 
-def test_what_is_moved_to_the_host_is_computed_there(gpus):
+def test_values_moved_to_the_host_are_computed_there(gpus):
     def f(x):
         y = (ef.tanh(x) * 2.0 + 1.0).to("cpu:0")
         z = ef.exp(y * 2.0) - 1.0
@@ -259,7 +259,7 @@ def training(make, optimizer, capture):
     [lambda: nn.optimizers.Adam(0.01), lambda: nn.optimizers.SGD(0.1, momentum=0.9)],
     ids=["adam", "momentum"],
 )
-def test_training_steps_give_what_eager_gives(make, optimizer, gpus):
+def test_training_steps_match_eager(make, optimizer, gpus):
     losses, weights, _, _ = training(make, optimizer, False)
     if isinstance(gpus, Lookalike):
         assert kernels(gpus) == []

@@ -39,7 +39,7 @@ def test_captured_steps_are_started_one_by_one(gpus):
 
 
 @pytest.mark.parametrize("wrong", [False, True])
-def test_a_time_that_is_told_wrongly_would_show(gpus, monkeypatch, wrong):
+def test_wrong_time_unit_is_detected(gpus, monkeypatch, wrong):
     """Planted: a library that gives seconds for milliseconds puts work outside of the profile."""
     if "lookalike" not in type(gpus).__module__:
         pytest.skip("the driver's clock cannot be moved")

@@ -246,7 +246,7 @@ def test_released_plans_let_go_of_recordings(gpus):
     close(captured(x), two_steps(x))
 
 
-def test_what_is_published_is_no_memory_of_the_plan(gpus):
+def test_published_values_do_not_share_memory_with_the_plan(gpus):
     """It is kept by others while the plan goes on, and runs again."""
     captured = recorded(two_steps, x := numbers((5, 7)))
     graph = captured.graphs[-1]
@@ -418,7 +418,7 @@ def test_a_stale_address_is_found(lookalike, monkeypatch):
             np.testing.assert_allclose(w.numpy(), expected, 1e-4)
 
 
-def test_memory_that_is_taken_from_who_holds_it_is_found(lookalike, monkeypatch):
+def test_reuse_of_held_memory_is_detected(lookalike, monkeypatch):
     monkeypatch.setattr("eagerflow.plan.device_buffers.ref", lambda array: lambda: None)
     w = ef.Variable(numbers((3, 4)), name="w", device="gpu:1")
 
@@ -474,7 +474,7 @@ def test_a_copy_from_the_host_is_no_recording(lookalike):
 # Memory ---------------------------------------------------------------------------------------
 
 
-def test_renewed_memory_is_what_nobody_holds(gpus):
+def test_only_unreferenced_memory_is_reused(gpus):
     device = ef.tensor([0.0], device="gpu:1").device
     with device.backend.on(1):
         renewal = Renewal(device.backend, (3,), np.dtype("float32"))

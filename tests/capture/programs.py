@@ -1,4 +1,4 @@
-"""Random programs as Python text: what a seed gives is a function that people can read and run.
+"""Random programs as Python text: each seed gives a function that people can read and run.
 
 A program grows statement by statement; each one is tried eagerly, with two batch sizes, and kept
 if it works and its numbers stay moderate. Programs read and assign Variables, draw random
@@ -113,7 +113,7 @@ ef.scan(lambda c, r: (state.b.assign(ef.sin(state.b + ef.mean(r))), (c + 1, c))[
 state.update({a})
 state.step({a})
 """
-"""Statements that are made for what they do to Variables."""
+"""Statements with effects on Variables."""
 
 TAPES = """
     with ef.GradientTape() as tape:
@@ -175,7 +175,7 @@ HUGE = 400  # elements
 
 
 class State:
-    """What lasts between the calls of a program; ``capture`` says to capture its parts."""
+    """State kept between the calls of a program; ``capture`` says to capture its parts."""
 
     def __init__(self, seed, dtype="float32", capture=False):
         rng = np.random.default_rng(seed)
@@ -320,7 +320,7 @@ class Writer:
                 self.names.append(made)
 
     def works(self, line, made):
-        """Whether a statement runs with all batch sizes, and what it makes is moderate."""
+        """Whether a statement runs with all batch sizes and its results are moderate."""
         code = compile("if True:\n" + line, "<trial>", "exec")
         for space, state in zip(self.spaces, self.states, strict=True):
             try:
@@ -346,7 +346,7 @@ def program(seed, kind="smooth", steps=8, sizes=(3, 5)):
 
 
 def leaves(nest):
-    """All tensors of a result as arrays, and what else is in it."""
+    """All tensors of a result as arrays, and its other leaves."""
     found = []
     for x in tree.flatten(nest)[0]:
         if isinstance(x, ef.Variable):

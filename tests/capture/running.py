@@ -24,7 +24,7 @@ class TooLong(BaseException):
 
 @contextmanager
 def limited(seconds=SECONDS):
-    """Raises TooLong in what takes longer."""
+    """Raises TooLong in calls that take longer."""
 
     def stop(number, frame):
         raise TooLong

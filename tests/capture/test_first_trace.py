@@ -83,7 +83,7 @@ def test_state_that_is_dropped_is_noticed(runs):
     assert [int(v.numpy().any()) for v in optimizer.variables] == [1] * 6
 
 
-def test_state_that_was_looked_at_before_it_was_made_is_no_surprise(runs):
+def test_state_read_before_its_creation_causes_no_retrace(runs):
     optimizer = ef.nn.optimizers.Adam()
     step, _ = training(optimizer)
 
@@ -123,7 +123,7 @@ class Scaled(ef.nn.optimizers.Optimizer):
 BEGIN, SCALE = 0.5, 1.0
 
 
-def test_what_a_users_update_reads_is_watched(runs, monkeypatch):
+def test_reads_in_custom_optimizer_updates_are_guarded(runs, monkeypatch):
     step, weights = training(Scaled(learning_rate=0.1))
     captured = ef.function(step)
     assert_like_eager(2, lambda: Scaled(learning_rate=0.1), captured, weights)
@@ -135,7 +135,7 @@ def test_what_a_users_update_reads_is_watched(runs, monkeypatch):
     assert weights[1].numpy() == before
 
 
-def test_an_error_while_state_is_made_leaves_the_monitor_as_it_was():
+def test_error_during_state_creation_restores_the_monitor():
     rate = [2.0]
 
     def fails():
@@ -154,7 +154,7 @@ def test_an_error_while_state_is_made_leaves_the_monitor_as_it_was():
     assert float(f(ef.tensor(1.0))) == 3.0
 
 
-def test_a_monitor_sees_nothing_of_what_is_aside():
+def test_monitor_ignores_reads_in_aside():
     seen = {"a": 1}
 
     def reads():
@@ -190,5 +190,5 @@ assert float(abs(norm(ef.tensor([[1.0, 3.0]]))).sum()) == 0.0 and len(runs) == 2
 """
 
 
-def test_ops_that_load_late_are_there_before_the_line_that_asks_for_them():
+def test_lazily_loaded_ops_are_available_before_first_use():
     subprocess.run([sys.executable, "-c", LATE], check=True)

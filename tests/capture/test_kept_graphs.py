@@ -131,7 +131,7 @@ def resident():
 @pytest.mark.soak
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's /proc")
 @pytest.mark.parametrize("kind", KINDS)
-def test_ten_thousand_calls_that_are_traced_anew_grow_by_less_than_a_megabyte(kind):
+def test_ten_thousand_retraces_grow_memory_by_under_a_megabyte(kind):
     once = KINDS[kind]()
     for i in range(0, 10_000, 10):  # what is loaded once, as the compiler, and fills up once
         once(i)
@@ -199,7 +199,7 @@ def test_objects_without_weak_references_are_held_up_to_the_bound():
     assert "8 graphs that had not been used lately were dropped" in step.explain()
 
 
-def test_what_is_used_stays():
+def test_recently_used_graph_is_kept():
     step = ef.function(lambda x: x + 1, max_graphs=4)
     kept = step.graph(ef.zeros(1))
     for i in range(2, 40):
@@ -219,7 +219,7 @@ def test_plans_of_free_sizes_are_bounded():
     assert len(step.graphs) == 1
 
 
-def test_long_histories_are_told_in_part():
+def test_explain_truncates_long_trace_histories():
     rate = [0.0]
     step = ef.function(lambda x: x * rate[0])
     for i in range(100):
@@ -325,7 +325,7 @@ def test_a_class_made_again_has_methods_of_its_own():
     assert own.step(X).tolist() == [10.0, 20.0, 30.0]
 
 
-def test_instances_go_when_nobody_has_them():
+def test_unreferenced_instances_are_collected():
     for make in (Box, lambda k: copy.copy(Box(k))):
         box = make(2.0)
         box.step(X)

@@ -181,7 +181,7 @@ def test_other_masks_need_no_other_trace():
     assert len(seen) > traces
 
 
-def test_what_takes_no_mask_refuses_one():
+def test_graphs_without_mask_input_refuse_masks():
     graph = ef.capture.trace(lambda x: lstm(x), SEQUENCE * 1)
     with pytest.raises(ef.errors.ArgumentError, match="mask"):
         graph(SEQUENCE)

@@ -102,7 +102,7 @@ def begins_soon(variables, seconds=SECONDS):
     return found, thread
 
 
-def test_runs_that_write_others_and_runs_that_read_wait_for_nobody():
+def test_reads_and_writes_of_other_variables_do_not_wait():
     graph = counter("n")
     (n,) = [cell.variable for cell in graph.cells]
     session = ef.capture.Session(graph)
@@ -116,7 +116,7 @@ def test_runs_that_write_others_and_runs_that_read_wait_for_nobody():
     assert not thread.is_alive()
 
 
-def test_those_who_wait_come_in_the_order_in_which_they_came():
+def test_waiting_runs_proceed_in_arrival_order():
     n, m = ef.Variable(0.0), ef.Variable(0.0)
     with Turn(frozenset([n])):
         _, both = begins_soon([n, m], 0.05)
@@ -128,14 +128,14 @@ def test_those_who_wait_come_in_the_order_in_which_they_came():
     assert not run_order._turns
 
 
-def test_a_run_in_the_middle_of_another_one_of_its_thread_does_not_wait():
+def test_nested_run_in_the_same_thread_does_not_wait():
     n = ef.Variable(0.0)
     with Turn(frozenset([n])), Turn(frozenset([n])):
         assert len(run_order._turns) == 2
     assert not run_order._turns
 
 
-def test_a_run_that_fails_or_is_broken_off_while_it_waits_leaves_its_place(monkeypatch):
+def test_failed_or_interrupted_waiting_run_leaves_the_queue(monkeypatch):
     n = ef.Variable(0.0)
 
     def use():
@@ -164,7 +164,7 @@ def test_a_run_that_fails_or_is_broken_off_while_it_waits_leaves_its_place(monke
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_in_a_child_nobody_waits_for_threads_that_are_not_there():
+def test_forked_child_does_not_wait_for_parent_threads():
     n = ef.Variable(0.0)
     begun, over = threading.Event(), threading.Event()
 

@@ -39,7 +39,7 @@ def feeds(**more):
     return {"x": X, "y": X * 0.1, **more}
 
 
-def test_only_what_is_needed_runs():
+def test_session_runs_only_required_nodes():
     graph, w, steps = network()
     with Session(graph) as session:
         h = session.run("h", {"x": X})  # neither y nor an assignment is needed
@@ -390,7 +390,7 @@ def test_variables_are_assigned_values_of_each_other(f, devices):
     assert [v.tolist() for v in own] == [v.tolist() for v in expected]
 
 
-def test_a_variable_that_is_read_by_name_is_not_assigned_to_another():
+def test_reading_a_variable_by_name_runs_no_assignment():
     a, b = ef.Variable([1.0], name="a"), ef.Variable([2.0], name="b")
     graph = ef.capture.trace(lambda x: (a.assign(b), b * x)[1], ef.zeros(1))
     session = Session(graph)
@@ -400,7 +400,7 @@ def test_a_variable_that_is_read_by_name_is_not_assigned_to_another():
     assert a.tolist() == [2.0]
 
 
-def test_of_variables_that_share_a_value_the_named_one_is_assigned():
+def test_target_assigns_only_the_named_variable_of_a_shared_value():
     a, b = ef.Variable([1.0], name="a"), ef.Variable([2.0], name="b")
 
     def f(x):

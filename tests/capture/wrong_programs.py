@@ -1,6 +1,6 @@
 """Programs that cannot be captured: values that are not known, leaks, shapes, control flow.
 
-Each row is a program that raises an error: of which class, what it says, and what it advises. The
+Each row is a program that raises an error: its class, its message, and its advice. The
 line that it has to name is the one marked ``# here``.
 """
 

@@ -52,7 +52,7 @@ def test_json_and_a_body_of_ones_own(served, capsys, tmp_path):
         (["--path", "no-path"], "not a path"),
     ],
 )
-def test_what_is_wrong_is_told(served, capsys, change, told):
+def test_errors_are_printed(served, capsys, change, told):
     server, tokens = served
     words = ["bench-serve", server.url, "--tokens", tokens, "--seconds", "0.1", *change]
     assert main(words) != 0

@@ -39,7 +39,7 @@ def test_processes_that_it_has_not_started_are_left_alone(home, capsys, facts):
     assert main(["cluster", "stop"]) == 1
 
 
-def test_what_it_has_started_is_ended(home, capsys):
+def test_stop_ends_the_started_process(home, capsys):
     process = sleeper()
     threading.Thread(target=process.wait, daemon=True).start()  # else it would stay as a zombie
     try:

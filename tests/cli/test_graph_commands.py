@@ -95,7 +95,7 @@ def test_diff_has_the_status_of_diff(command):
     assert (status, out) == (2, "") and "there is no file gone.ef" in err
 
 
-def test_check_tells_which_file_is_broken(command):
+def test_check_reports_the_broken_file(command):
     status, out, err = command("check", "old.ef", "new.ef")
     assert (status, err) == (0, "") and out.count("keeps all rules") == 2
     status, out, err = command("check", "broken.ef", "old.ef")
@@ -149,7 +149,7 @@ def test_run_prints_and_fetches(command):
         (("--feed", "x=x.npy", "--fetch", "dense/tan"), "did you mean 'dense/tanh'"),
     ],
 )
-def test_run_says_what_is_wrong(command, arguments, words):
+def test_run_reports_invalid_arguments(command, arguments, words):
     status, out, err = command("run", "old.ef", *arguments)
     assert (status, out) == (2, "")
     assert words in err
@@ -180,7 +180,7 @@ def test_a_number_is_never_the_name_of_a_file(command, folder):
 @pytest.mark.parametrize(
     "odd", ["\x1b[2J\x1b]0;t\x07", "\u202e", "\r", "\n  try: rm -r", "\n    try: rm -r"]
 )
-def test_no_command_prints_what_controls_a_terminal(command, folder, odd):
+def test_commands_print_no_terminal_control_characters(command, folder, odd):
     base = file.encode(build())
 
     def change(tables):

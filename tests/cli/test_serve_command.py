@@ -32,7 +32,7 @@ def process(tmp_path):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serves_until_told_to_end(process, number):
+def test_serves_until_signalled(process, number):
     lines = []
     for line in process.stdout:
         lines.append(line.rstrip())
@@ -90,7 +90,7 @@ def lines_until(stream, word):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_has_come_is_answered_after_the_signal(tmp_path, workers):
+def test_received_requests_are_answered_after_the_signal(tmp_path, workers):
     scaling(2).save(tmp_path / "scale.ef")
     scaling(3).save(tmp_path / "other.ef")
     file = tmp_path / "serve.toml"

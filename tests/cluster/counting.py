@@ -3,7 +3,7 @@
     counting.py KILLS FOLDER
 
 Children train it and save it all the time; each is killed at a random moment, with its tasks still
-at work. What was wrong is printed.
+at work. Errors are printed.
 """
 
 import json
@@ -44,7 +44,7 @@ def counting(size=8):
 
 
 def counts(path):
-    """The numbers of steps that the values of a checkpoint tell of: one, if they are of a kind."""
+    """The numbers of steps found in the values of a checkpoint: one if it is consistent."""
     found = shards.read(path, "test")
     arrays = found.arrays
     numbers = {json.loads(found.texts["progress"])["step"], int(arrays["optimizer/iterations"])}
@@ -55,7 +55,7 @@ def counts(path):
 
 
 def train(folder, mode, acknowledge):
-    """Train and save until the process is killed; tells the number of each whole checkpoint."""
+    """Train and save until the process is killed; prints the number of each complete checkpoint."""
     ray_hosts.RayHosts = ProcessHosts
     with ef.cluster.Cluster({"worker": 2, "ps": 2}, costs=COSTS) as cluster:
         strategy = ef.cluster.ParameterServer(cluster, mode=mode)
@@ -72,7 +72,7 @@ def train(folder, mode, acknowledge):
 
 
 def killed(folder, mode, delay):
-    """Start a child and kill it; gives the last checkpoint that it had told of."""
+    """Start a child and kill it; returns the last checkpoint that it had reported."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

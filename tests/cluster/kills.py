@@ -68,7 +68,7 @@ def mixed(count, seed=0):
 class Killer:
     """Strikes a task at a random moment, and the next one when training has gone on.
 
-    ``moved`` tells how far training has come; it has gone on when that is ``enough`` more than at
+    ``moved`` returns the training's progress; it has gone on when that is ``enough`` more than at
     the blow. ``goes_on`` is asked before each step. The block ends its thread.
     """
 
@@ -117,7 +117,7 @@ class Killer:
             self.told(len(self.going))
 
     def _until(self, condition):
-        """Whether something comes true in time; whoever has given the blows counts them."""
+        """Whether a condition comes true in time."""
         end = time.monotonic() + HANG_SECONDS
         while not condition():
             if self._over.is_set() or time.monotonic() > end:
@@ -145,7 +145,7 @@ def network():
 
 
 def network_with_table():
-    """One that looks up what each place of a picture says with its color."""
+    """A network with an embedding of each pixel's position and color."""
     ef.random.seed(0)
     layers = ef.nn.Embedding(64 * COLORS, 8, sparse=True), ef.nn.Flatten(), ef.nn.Dense(10)
     model = ef.nn.Sequential([*layers])
@@ -172,7 +172,7 @@ def trained(strategy, goes_on, table=False):
 
 
 class Way(NamedTuple):
-    """A way to train: on a cluster, and then on devices what that one has done."""
+    """A way to train: on a cluster, and then repeated on devices."""
 
     make: Callable[[Any], Any]
     again: Callable[[Any], Any]
@@ -221,7 +221,7 @@ def cluster_for(name, silence):
 
 
 class Endured(NamedTuple):
-    """What came of a training under blows."""
+    """The outcome of a training during which tasks were killed."""
 
     steps: int
     same: bool
@@ -245,7 +245,7 @@ def endured(cluster, name, blows, told=lambda done: None):
 
 
 def times(seconds):
-    """The median, what 95 % do not exceed, and the most."""
+    """The median, the 95th percentile, and the maximum."""
     cuts = statistics.quantiles(seconds, n=20, method="inclusive")
     return f"{cuts[9]:.2f} s median, {cuts[18]:.2f} s 95 %, {max(seconds):.2f} s at most"
 
@@ -256,7 +256,7 @@ def shares(count):
 
 
 def report(name, blows, found):
-    """Print what came of it."""
+    """Print the outcome."""
     kinds = Counter(blow.__name__ for blow in blows)
     words = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
     print(f"\n{name}: {len(found.going)} blows ({words}) in {found.steps} steps")
@@ -266,7 +266,7 @@ def report(name, blows, found):
 
 
 def watched(name, count):
-    """What is told of each blow that was overcome: the program ends if the next one is not."""
+    """A callback for each recovery, which ends the program if the next one does not come."""
 
     def told(done):
         faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)

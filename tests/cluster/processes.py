@@ -120,7 +120,7 @@ def serve(name, token, host, output):
 
 
 def main(prepare=lambda given: None):
-    """Fork a task for each line of the input; it is prepared by what its line gives."""
+    """Fork a task for each line of the input; it is prepared with the arguments of its line."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes them away
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = []

@@ -1,4 +1,4 @@
-"""Graphs over tasks, and what they give on one device."""
+"""Graphs over tasks, and their results on one device."""
 
 import numpy as np
 

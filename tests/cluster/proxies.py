@@ -1,4 +1,4 @@
-"""Networks for tests: whatever goes to a task passes a proxy, which does what networks do."""
+"""Networks for tests: all traffic to a task passes a proxy, which simulates the network."""
 
 import random
 import socket
@@ -11,7 +11,7 @@ from tests.cluster.processes import ProcessHosts
 
 
 class Network:
-    """What all proxies do now."""
+    """The current behavior of all proxies."""
 
     def __init__(self):
         self.delay = 0.0
@@ -21,7 +21,7 @@ class Network:
 
 
 def part(gates, seconds):
-    """Let nothing pass through gates for a while, beside what else goes on."""
+    """Let nothing pass through gates for a while, beside other traffic."""
     for gate in gates:
         gate.clear()
     timer = threading.Timer(seconds, lambda: [gate.set() for gate in gates])
@@ -33,7 +33,7 @@ def part(gates, seconds):
 class Proxy:
     """A port whose connections are passed on to that of a task.
 
-    ``gates`` are open or not for what the client and other tasks exchange with it.
+    ``gates`` are open or closed for its traffic with the client and other tasks.
     """
 
     def __init__(self, network, port):
@@ -64,7 +64,7 @@ class Proxy:
         with suppress(EOFError, OSError):
             while True:
                 message, arrays = source.receive()
-                if "name" in message:  # the greeting of who has connected
+                if "name" in message:  # the greeting of the peer
                     who["gate"] = self.gates["client" if message["name"] == "client" else "tasks"]
                 if who:
                     who["gate"].wait()

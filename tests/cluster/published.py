@@ -1,4 +1,4 @@
-"""Published measurements of training over many machines, and what is known of their machines.
+"""Published measurements of training over many machines, and the known facts about their machines.
 
 The scaling curves of synthetic data on Amazon's p2.8xlarge (8 K80, 10 Gbit/s between machines,
 PCI Express 3 with 16 lanes within, a bus to the processor), with parameter servers on the machines

@@ -77,7 +77,7 @@ X, Y = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
 
 
 @pytest.mark.parametrize("given", ["mirrored", ef.cluster.DataParallel])
-def test_what_is_no_strategy(tmp_path, given):
+def test_invalid_strategy_is_refused(tmp_path, given):
     model, checkpoint = model_of(ef.nn.Dense(2)), ef.nn.Checkpoint(tmp_path)
     for op, call in {
         "fit": lambda: model.fit(X, Y, verbose=0, strategy=given),
@@ -109,7 +109,7 @@ def test_workers_pull_and_push_in_turn(schedule):
         ef.cluster.ParameterServer(**SERVED, mode="asynchronous", schedule=schedule)
 
 
-def test_a_schedule_that_nobody_can_follow_ends_with_an_error():
+def test_infeasible_schedule_raises():
     """Batches come to workers in turn, so none of them may have all steps."""
     w = ef.Variable(1.0)
     schedule = [("pull", 1), ("push", 1)] * 8

@@ -142,7 +142,7 @@ def test_results_are_those_of_the_examples_that_counted():
     assert found["rate"].numpy() == np.float32(0.3)
 
 
-def test_what_comes_first_counts_and_can_be_repeated_to_the_bit():
+def test_first_results_count_and_repeat_bitwise():
     def made():
         layers = ef.nn.Dropout(0.3), ef.nn.BatchNormalization(dtype="float64")
         return make(*dense(), *layers, optimizer="adam")
@@ -333,7 +333,7 @@ def taking(w):
     return step
 
 
-def test_an_error_of_a_worker_changes_nothing_and_training_goes_on():
+def test_worker_error_changes_nothing_and_training_continues():
     w = ef.Variable([1.0, 2.0, 3.0])
     own = server(schedule=pushes([1, 2], [0, 2]))
     step = own.step(taking(w))
@@ -426,7 +426,7 @@ def test_lost_workers_are_late_ones(processes):
     assert float(w) == 64.0 - len(own.schedule) == 64.0 - 26
 
 
-def test_too_few_workers_are_told_and_waited_for(processes):
+def test_too_few_workers_raise_or_are_waited_for(processes):
     w, optimizer = ef.Variable(8.0), ef.nn.optimizers.SGD(1.0)
     own = ef.cluster.ParameterServer(processes, backup_workers=1, retries=0)
     step = own.step(weighted(w, optimizer))
@@ -480,7 +480,7 @@ def test_further_sets_of_workers_make_no_graph():
     assert len(own.graphs) == 2 * 3 + 1
 
 
-def test_what_a_late_worker_has_staged_is_not_looked_at():
+def test_staged_values_of_late_workers_are_ignored():
     """Not even where it is no number."""
     rows = [[0, 1], [1, 2]]
     batches, found = [batch(9) for _ in rows], []
@@ -512,7 +512,7 @@ def test_many_sizes_are_forgotten(monkeypatch):
     assert len(own.graphs) <= 2 * (2 * 3 + 1)
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     for options in (
         {"count": 3},
         {"count": -1},
@@ -549,7 +549,7 @@ def looked_up_in(rows, steps=2):
     return [str(w.message) for w in found]
 
 
-def test_tables_that_are_sent_whole_are_told_of():
+def test_tables_sent_whole_cause_a_warning():
     (words,) = looked_up_in(1 << 14)
     assert "embedding" in words and "4,194,304 bytes, of which it looks up 1,024" in words
     assert looked_up_in(1 << 6) == []

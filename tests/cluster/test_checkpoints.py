@@ -93,7 +93,7 @@ def test_devices_of_this_process_need_one_file(tmp_path):
     assert merged(path) == arrays(checkpoint.save(model))
 
 
-def test_what_the_program_has_assigned_is_saved(local, tmp_path):
+def test_values_assigned_by_the_program_are_saved(local, tmp_path):
     strategy = ef.cluster.DataParallel(local)
     model, _ = begun(strategy)
     model.weights[0].assign(np.full(model.weights[0].shape, 7.0))
@@ -145,7 +145,7 @@ def test_steps_are_made_while_tasks_write(local, tmp_path, monkeypatch):
     assert counts(path) == {3}
 
 
-def test_the_end_of_a_cluster_waits_for_what_is_being_written(tmp_path):
+def test_cluster_shutdown_waits_for_checkpoint_writes(tmp_path):
     with ef.cluster.Cluster({"worker": 1, "ps": 1}, local=True, costs=COSTS) as cluster:
         strategy = ef.cluster.ParameterServer(cluster)
         model, step = counting()
@@ -205,7 +205,7 @@ def test_a_task_that_cannot_write_says_so(processes, tmp_path):
     assert checkpoint.save(model, strategy=strategy).stem == "checkpoint-00000002"
 
 
-def test_what_tasks_write_has_to_be_seen_here(local, tmp_path, monkeypatch):
+def test_checkpoint_files_not_visible_to_the_client_are_refused(local, tmp_path, monkeypatch):
     strategy = ef.cluster.DataParallel(local)
     model, _ = begun(strategy)
     checkpoint = ef.nn.Checkpoint(tmp_path)
@@ -353,7 +353,7 @@ def test_fit_goes_back_to_its_begin(processes, tmp_path):
     assert found == right
 
 
-def test_fit_without_a_backup_says_what_was_lost(monkeypatch):
+def test_fit_without_backup_reports_the_lost_task(monkeypatch):
     monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
     x, y = examples()
     with (
@@ -398,7 +398,7 @@ SAVING = {
 
 
 @pytest.mark.parametrize("saving", SAVING.values(), ids=SAVING)
-def test_what_saves_does_not_merge_after_each_batch(local, tmp_path, monkeypatch, saving):
+def test_saving_callbacks_do_not_merge_after_each_batch(local, tmp_path, monkeypatch, saving):
     strategy, merges, (x, y) = ef.cluster.DataParallel(local), [], examples()
     merge = strategy.merge
     monkeypatch.setattr(strategy, "merge", lambda: merges.append(1) or merge())
@@ -451,7 +451,7 @@ def test_a_lost_worker_costs_no_batch(processes):
 
 
 @pytest.mark.parametrize("has", ["nothing", "a schedule"])
-def test_what_cannot_go_on_says_what_was_lost(processes, tmp_path, has):
+def test_unrecoverable_training_reports_the_lost_task(processes, tmp_path, has):
     """There is no checkpoint, or the training repeats another one, whose numbers it would leave."""
     schedule = [(what, i % 2) for i in range(4) for what in ("pull", "push")]
     more = {"schedule": schedule} if has == "a schedule" else {}

@@ -157,7 +157,7 @@ def test_training_goes_on_when_tables_or_their_copies_are_lost(redundant, victim
     assert found == trained(ef.cluster.ParameterServer(**SERVERS))
 
 
-def test_a_checkpoint_gives_back_what_all_tasks_have_lost(monkeypatch, tmp_path):
+def test_checkpoint_restores_state_of_lost_tasks(monkeypatch, tmp_path):
     monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
     x, labels = digits()
     y = np.argmax(labels, axis=1)
@@ -217,7 +217,7 @@ def test_a_task_that_is_busy_is_not_taken_for_lost(redundant):
     assert [task.lives for task in redundant.tasks] == [1, 1, 1]
 
 
-def test_a_client_that_was_stopped_itself_blames_nobody(redundant):
+def test_paused_client_does_not_declare_tasks_lost(redundant):
     task = redundant.tasks[0]
     for _ in range(3):
         now = time.monotonic()

@@ -179,7 +179,7 @@ def check_changes_between_steps(own, merges):
 
 
 @pytest.mark.parametrize("merges", [0, 1, 2])
-def test_what_others_change_between_steps_is_heeded(merges):
+def test_external_changes_between_steps_are_respected(merges):
     check_changes_between_steps(strategy(2), merges)
 
 
@@ -237,7 +237,7 @@ def test_an_embedding_with_sparse_gradients():
     assert_same(trained(make, batches, 2), trained(make, batches), 1e-4)
 
 
-def test_fit_is_what_it_is_on_one_device():
+def test_fit_matches_a_single_device():
     x, y = batch(50)
     rates = ef.nn.callbacks.LearningRateScheduler(lambda epoch, rate: 0.5 / (epoch + 1))
 
@@ -272,7 +272,7 @@ def test_batch_logs_are_those_of_all_replicas():
     np.testing.assert_allclose(fitted(strategy(2)), fitted(None), 1e-5)
 
 
-def test_what_was_merged_is_not_merged_again():
+def test_merging_twice_changes_nothing():
     model = network(ef.nn.BatchNormalization(dtype="float64"))
     x, y = batch(8)
     model(x[:2])
@@ -357,7 +357,7 @@ def test_cut_over_devices_it_has_the_bits_of_the_whole():
 # Errors -------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     with pytest.raises(ef.errors.ArgumentError, match="there are no devices"):
         ef.cluster.DataParallel()
     with pytest.raises(ef.errors.ArgumentError, match="is not a choice"):

@@ -171,7 +171,7 @@ def test_steps_of_ones_own_go_on_and_count_right():
 
 
 @pytest.mark.parametrize("make", ["server", "stage", "table"])
-def test_state_at_one_place_is_told_with_what_to_do(make):
+def test_loss_of_unreplicated_state_raises_with_a_hint(make):
     if make == "server":
         options = {"make": ef.cluster.ParameterServer, "jobs": {"worker": 2, "ps": 1}}
         victim = "/job:ps/task:0"

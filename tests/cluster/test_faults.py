@@ -116,7 +116,7 @@ def test_a_value_that_the_client_has_too_is_not_lost(processes):
 @pytest.mark.parametrize(
     "more", [{}, {"mode": "asynchronous", "staleness": 2}, {"backup_workers": 1}]
 )
-def test_what_strategies_have_for_themselves_is_missed_by_nobody(processes, more):
+def test_lost_strategy_state_is_rebuilt_after_a_worker_restart(processes, more):
     """Gradients, copies of weights and counts of metrics were merged, or are made anew."""
     model = ef.nn.Sequential([ef.nn.layers.Dense(4), ef.nn.layers.Dense(2)])
     model.compile("adam", "mse", metrics=["mae"])

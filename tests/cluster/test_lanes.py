@@ -183,7 +183,7 @@ def test_empty_arrays_and_those_of_the_host_come_with_the_others(make):
     assert [bits(x) for x in two.receive(key)] == [bits(x) for x in wanted]
 
 
-def test_what_is_rounded_is_rounded_on_the_device(make):
+def test_values_are_rounded_on_the_device(make):
     two = make()
     two.open()
     x = RNG.standard_normal(100).astype("float32")
@@ -191,7 +191,7 @@ def test_what_is_rounded_is_rounded_on_the_device(make):
     assert bits(two.receive((1, 0))[0]) == bits(x.astype(bfloat16))
 
 
-def test_what_is_sent_may_be_changed_at_once(make):
+def test_sent_array_may_be_modified_immediately(make):
     two = make()
     two.open()
     x = two.array(np.ones(1000), 0)
@@ -296,7 +296,7 @@ class Waiting:
         self._over.set()
 
 
-def test_whoever_waits_for_a_whole_gpu_blocks_no_lane(make):
+def test_waiting_for_a_gpu_blocks_no_lane(make):
     two = make()
     two.open(0, 0, 1)
     two.open(1, 1, 0)
@@ -345,7 +345,7 @@ def test_messages_that_come_twice_or_late_change_nothing(make, monkeypatch):
     assert two.broken == []
 
 
-def test_what_no_run_wants_any_more_is_received_and_dropped(make):
+def test_messages_for_forgotten_runs_are_dropped(make):
     two = make()
     two.open()
     two.tasks[1].forget(7)
@@ -375,7 +375,7 @@ def test_where_no_communicator_can_be_made_the_host_is_taken(make, monkeypatch):
 
 
 @pytest.mark.parametrize("fails", [0, 1])
-def test_a_lane_that_fails_is_told_and_the_next_messages_go_by_the_host(make, monkeypatch, fails):
+def test_failed_lane_is_reported_and_later_messages_use_the_host(make, monkeypatch, fails):
     two = make()
     two.open()
     end = next(c for c in two.cupy_nccl.made if c.rank == fails)
@@ -397,7 +397,7 @@ def test_a_lane_that_fails_is_told_and_the_next_messages_go_by_the_host(make, mo
     assert bits(two.receive((1, 1))[0]) == bits(np.ones(4))
 
 
-def test_a_message_for_a_closed_lane_is_told(make):
+def test_message_for_a_closed_lane_is_reported(make):
     two = make()
     two.open()
     x = two.array(np.ones(4), 0)
@@ -409,7 +409,7 @@ def test_a_message_for_a_closed_lane_is_told(make):
     assert two.broken == [(NAMES[1], NAMES[0], "has sent over a lane that is closed")]
 
 
-def test_a_lane_that_was_closed_meanwhile_is_an_error_of_the_sender(make):
+def test_sending_over_a_lane_closed_meanwhile_raises(make):
     two = make()
     two.open()
     place = as_device(f"{NAMES[0]}/device:gpu:0")
@@ -419,7 +419,7 @@ def test_a_lane_that_was_closed_meanwhile_is_an_error_of_the_sender(make):
         two.tasks[0].send(NAMES[1], (1, 0), [past])
 
 
-def test_a_lane_ends_with_its_connection_and_the_next_one_has_another(make, monkeypatch):
+def test_lane_closes_with_its_connection_and_is_reopened(make, monkeypatch):
     two = make()
     two.open()
     first = two.lane()

@@ -198,7 +198,7 @@ def quick(session, x):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_task_ends_in_the_typed_error_and_the_next_run_has_new_lanes(cluster_of, victim):
+def test_killed_task_raises_and_the_next_run_has_new_lanes(cluster_of, victim):
     x = np.ones(1 << 16, "float32")
     with cluster_of() as cluster:
         session = ef.capture.Session(slow_receiver(), cluster=cluster)
@@ -250,7 +250,7 @@ def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
         assert cluster.link(*GPUS) is hosts
 
 
-def test_a_way_that_does_not_open_costs_what_the_hosts_take(cluster_of, monkeypatch):
+def test_unavailable_gpu_link_costs_as_much_as_the_host_link(cluster_of, monkeypatch):
     monkeypatch.setattr(links, "_known", {})
     monkeypatch.setattr(links, "_times", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
     with cluster_of() as cluster:

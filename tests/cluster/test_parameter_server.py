@@ -115,7 +115,7 @@ def test_changes_between_merges_are_seen():
     assert float(w) == 8.0
 
 
-def test_an_error_of_a_worker_comes_to_the_program_and_training_goes_on():
+def test_worker_error_is_raised_and_training_continues():
     w = ef.Variable([1.0, 2.0])
     optimizer = ef.nn.optimizers.SGD(0.5)
 
@@ -135,13 +135,13 @@ def test_an_error_of_a_worker_comes_to_the_program_and_training_goes_on():
     np.testing.assert_array_equal(w.numpy(), [0.75, 1.75])
 
 
-def test_a_schedule_that_ends_is_told():
+def test_schedule_that_is_too_short_raises():
     batches = [batch(8) for _ in range(2)]
     with pytest.raises(ef.errors.SessionError, match="schedule has ended"):
         served(batches, mode="asynchronous", schedule=[("pull", 0), ("push", 0)])
 
 
-def test_a_schedule_for_more_batches_is_told():
+def test_schedule_for_more_batches_raises():
     batches = [batch(8) for _ in range(6)]
     _, own = served(batches, mode="asynchronous")
     with pytest.raises(ef.errors.SessionError, match="has nothing to do"):
@@ -156,7 +156,7 @@ def test_no_thread_is_left():
         time.sleep(0.01)
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     for options, words in (
         ({"mode": "fast"}, "is not a choice"),
         ({"staleness": -1}, "not a number of steps"),

@@ -101,7 +101,7 @@ def test_a_run_that_fails_anywhere_leaves_the_table_as_it_was(local, table):
     assert (table.values[IDS] == -3.0).all()
 
 
-def test_who_holds_the_table_keeps_what_it_was(local, table):
+def test_held_table_values_survive_writes(local, table):
     table.write(IDS, -1.0)
     assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
     held = dict(server_of(local).variables)
@@ -186,7 +186,7 @@ def test_a_copy_gets_the_rows_that_are_written(redundant):
 
 
 @needs_code
-def test_a_copy_is_sent_whole_where_it_is_not_what_the_table_was(redundant):
+def test_full_copy_is_sent_only_if_the_replica_is_stale(redundant):
     """It is so when the program has given a value, and in another task; not when a run fails."""
     table = Table(redundant, worker=OTHER)
     whole = ROWS * WIDTH * 4

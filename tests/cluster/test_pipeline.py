@@ -150,7 +150,7 @@ def test_random_numbers_are_those_of_one_part_after_the_other():
     np.testing.assert_array_equal(found, np.concatenate(wanted))
 
 
-def test_a_variable_keeps_what_the_last_part_gave_it():
+def test_variable_keeps_the_value_of_the_last_microbatch():
     last = ef.Variable(np.zeros((2, 2)))
 
     def step(x):
@@ -188,7 +188,7 @@ def test_both_schedules_have_the_same_bits():
     assert first == second
 
 
-def test_fit_is_what_it_is_on_one_device():
+def test_fit_matches_a_single_device():
     x, y = batch(50)
 
     def fitted(own):
@@ -331,7 +331,7 @@ def run_deep(schedule, stages=3, microbatches=6):
     return plan_of(step)
 
 
-def test_one_forward_one_backward_bounds_what_is_kept():
+def test_one_forward_one_backward_bounds_kept_activations():
     plan = run_deep("one-forward-one-backward")
     for stage in range(3):
         assert most_at_once(plan, DEVICES[stage]) <= 3 - stage
@@ -359,7 +359,7 @@ def test_stages_wait_no_longer_than_in_theory(schedule):
 # Errors -------------------------------------------------------------------------------------------
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     with pytest.raises(ef.errors.ArgumentError, match="not a number of micro-batches"):
         strategy(2, 0)
     with pytest.raises(ef.errors.ArgumentError, match="is not a choice"):

@@ -112,7 +112,7 @@ def test_two_sessions_share_a_variable(local):
     assert float(one.variables["n"]) == 2.0
 
 
-def test_what_nobody_has_any_more_is_dropped_in_the_task(local):
+def test_unreferenced_variables_are_dropped_in_the_task(local):
     graph, n = counter()
     with ef.capture.Session(graph, cluster=local) as session:
         session.run("y", {"x": X})
@@ -165,7 +165,7 @@ def test_random_numbers_go_on_where_the_tasks_left_off(local):
     assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
-def test_variables_that_nobody_placed_go_to_the_first_task(local):
+def test_unplaced_variables_go_to_the_first_task(local):
     w = ef.Variable(np.ones(4, "float32"), name="w")
     graph = ef.capture.trace(lambda x: {"y": x * w}, SPEC)
     with ef.capture.Session(graph, cluster=local) as session:
@@ -189,7 +189,7 @@ def test_sizes_that_are_free(local):
             assert float(session.run("y", {"x": np.ones(n, "float32")})) == 2.0 * n
 
 
-def test_inputs_outputs_constants_and_variables_that_nothing_changes(local):
+def test_passed_through_inputs_constants_and_unchanged_variables(local):
     with ef.device("/job:ps/task:0"):
         w = ef.Variable(X + 1.0, name="w")
 
@@ -317,7 +317,7 @@ def test_feeds_that_do_not_fit(local):
         session.run("y", {"x": np.zeros(5, "float32")})
 
 
-def test_pins_to_what_there_is_not(local):
+def test_pins_to_missing_devices_are_refused(local):
     for name in ("/job:ps/task:1", "/job:chief/task:0", "/job:ps/task:0/device:gpu:0"):
         with pytest.raises(DeviceError, match="there is no device"):
             ef.device(name)

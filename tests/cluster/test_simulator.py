@@ -89,7 +89,7 @@ def test_more_bandwidth_is_never_slower_and_nothing_beats_ideal(options, work, m
 
 
 @given(st.floats(1, 1e9), st.integers(2, 5000), st.floats(0, 1e-2), st.floats(1e6, 1e12))
-def test_a_ring_takes_what_its_formula_says(size, count, latency, bandwidth):
+def test_ring_time_matches_its_formula(size, count, latency, bandwidth):
     found = all_reduce("ring", size, Machines(count, link=Link(latency, bandwidth)))
     messages = 2 * (count - 1)
     assert found.seconds == pytest.approx(messages * (latency + size / count / bandwidth))
@@ -116,7 +116,7 @@ def test_sums_within_machines_first_pass_each_port_once():
     assert levels.seconds < flat.seconds
 
 
-def test_what_is_sent_during_the_backward_pass_is_free():
+def test_communication_overlapping_the_backward_pass_is_free():
     work = Workload(compute_seconds=0.3, gradients=[1e6] * 20)
     machines = Machines(4, link=Link(0.0, 1e9))
     step = lambda **options: simulate(work, machines, algorithm="ring", **options).last
@@ -147,7 +147,7 @@ def test_each_device_updates_its_part_of_the_weights():
 
 
 @pytest.mark.parametrize("method", ["all-reduce", "pipeline"])
-def test_several_machines_are_told_what_to_run(method):
+def test_run_messages_are_counted_for_several_machines(method):
     machines = Machines(4, run=0.003, task=0.002)
     one, two, four = simulate(Workload(0.1, [1e6]), machines, method=method).rows
     assert RUN not in one.parts
@@ -155,7 +155,7 @@ def test_several_machines_are_told_what_to_run(method):
     assert four.parts[RUN] == pytest.approx(0.011)
 
 
-def test_servers_are_told_as_well():
+def test_run_messages_are_counted_for_servers():
     work, machines = Workload(0.1, [1e6]), Machines(2, run=0.003, task=0.002)
     options = {"method": "parameter-servers", "servers": 1}
     own = simulate(work, machines, **options, own_machines=True).last.parts[RUN]
@@ -166,7 +166,7 @@ def test_servers_are_told_as_well():
 # Parameter servers -------------------------------------------------------------------------------
 
 
-def test_synchronous_servers_take_what_their_ports_pass():
+def test_synchronous_servers_are_bound_by_their_ports():
     work = Workload(compute_seconds=0.1, gradients=[1e8])
     one = simulate(
         work,
@@ -380,7 +380,7 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
         ),
     ],
 )
-def test_what_cannot_be_is_refused(call, argument):
+def test_invalid_arguments_are_refused(call, argument):
     with pytest.raises(ArgumentError) as raised:
         call()
     assert raised.value.argument == argument

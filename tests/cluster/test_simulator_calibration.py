@@ -36,7 +36,7 @@ def test_exact_measurements_are_found_again(latency, bandwidth, overhead, exampl
     assert found.example == pytest.approx(example, rel=1e-4)
 
 
-def test_twelve_configurations_are_predicted_from_a_few_noisy_measurements():
+def test_configurations_are_predicted_from_noisy_measurements():
     rng = np.random.default_rng(0)
     noisy = lambda seconds: seconds * rng.lognormal(0.0, 0.05)
     link = Link(4e-5, 3e9)
@@ -61,7 +61,7 @@ def test_twelve_configurations_are_predicted_from_a_few_noisy_measurements():
             assert predicted.seconds == pytest.approx(truth(tasks, batch), rel=0.2)
 
 
-def test_one_step_gives_no_overhead_and_factors_are_never_negative():
+def test_calibration_from_one_step_and_without_negative_factors():
     found = calibrated(transfers=[(1e6, 2e-3), (2e6, 3e-3)], steps=[(10, 0.5)])
     assert found.overhead == 0.0
     assert found.example == pytest.approx(0.05)
@@ -81,7 +81,7 @@ def test_numbers_of_tasks_between_the_measured_ones():
     assert found.machines(3).link == found.link
 
 
-def test_what_steps_cost_besides_is_found_again():
+def test_per_step_overhead_is_calibrated():
     given = {"transfers": [(1e3, 1e-4), (1e6, 1e-3)], "steps": [(10, 0.5)]}
     found = calibrated(**given, runs=[(1, 0.005), (3, 0.009)])
     assert (found.run, found.task) == pytest.approx((0.003, 0.002))
@@ -115,7 +115,7 @@ def test_the_update_is_not_divided_by_smaller_batches():
         ({"algorithm": "star"}, "algorithm"),
     ],
 )
-def test_what_cannot_be_is_refused(given, argument):
+def test_invalid_arguments_are_refused(given, argument):
     good = {"transfers": [(1e3, 1e-4), (1e6, 1e-3)], "steps": [(8, 0.1)]}
     with pytest.raises(ArgumentError) as raised:
         calibrated(**good | given)

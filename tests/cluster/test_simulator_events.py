@@ -57,7 +57,7 @@ def test_the_same_seed_gives_the_same_events():
     assert asynchronous(machines, seed=3) == asynchronous(machines, seed=3)
 
 
-def test_even_workers_take_what_the_formula_says():
+def test_equal_workers_match_the_formula():
     # One worker has servers and links for itself: it computes, pulls and pushes in turn.
     machines = Machines(1, link=Link(1e-3, 1e9))
     found = asynchronous(machines, servers=1, own_machines=True)
@@ -75,13 +75,13 @@ def test_many_workers_are_bounded_by_the_ports_of_the_servers(servers):
     assert found.bottleneck == "ports of the servers"
 
 
-def test_few_workers_are_bounded_by_what_they_compute():
+def test_few_workers_are_compute_bound():
     machines = Machines(4, link=Link(1e-6, 1e12), jitter=0.1)
     found = asynchronous(machines)
     assert found.throughput == pytest.approx(4 * WORK.batch / 0.1, rel=0.03)
 
 
-def test_nobody_waits_for_a_slow_worker_without_a_bound():
+def test_no_wait_for_slow_workers_without_staleness_bound():
     machines = Machines(32, link=Link(1e-6, 1e12), jitter=0.5)
     in_step = ef.cluster.simulate(WORK, machines, method="parameter-servers").last
     assert asynchronous(machines).seconds < in_step.seconds / 1.5

@@ -26,7 +26,7 @@ def model():
     return made
 
 
-def test_a_model_gives_its_gradients_in_the_order_of_the_backward_pass(model):
+def test_workload_lists_gradients_in_backward_order(model):
     work = Workload.of(model, MACHINES)
     weights = [4.0 * np.prod(w.shape) for w in model.trainable_weights]
     assert sorted(work.gradients) == sorted(weights)
@@ -93,7 +93,7 @@ def test_named_sizes_are_given():
     assert many.seconds(64) == pytest.approx(few.compute_seconds, rel=0.15)
 
 
-def test_what_makes_no_gradients_is_refused(model):
+def test_graphs_without_gradients_are_refused(model):
     with pytest.raises(ArgumentError, match="makes no gradients"):
         ef.cluster.bill(model.prediction_graph(), MACHINES, sizes={"batch": 4})
     with pytest.raises(ArgumentError, match="no captured step"):
@@ -148,7 +148,7 @@ def test_one_machine_has_nothing_to_win(model):
     assert "nothing to win" in str(ef.cluster.bill(model, MACHINES.of(1)))
 
 
-def test_the_bill_divides_the_batch_and_counts_what_is_sent():
+def test_bill_divides_the_batch_and_counts_traffic():
     work = Workload(compute_seconds=1.0, gradients=[1e6], batch=64, activations=64e6)
     bill = ef.cluster.bill(work, Machines(4, memory=1e6))
     assert bill.one.seconds == pytest.approx(1.0)

@@ -36,6 +36,6 @@ def test_the_curves_tell_a_model_from_ideal_scaling():
 
 
 @pytest.mark.parametrize("name", HOROVOD)
-def test_what_is_not_known_of_512_gpus_is_the_overlap(name):
+def test_published_512_gpu_times_lie_between_overlap_bounds(name):
     published = HOROVOD[name][2]
     assert horovod(name, overlap=False) < published < horovod(name, overlap=True)

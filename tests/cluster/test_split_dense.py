@@ -46,7 +46,7 @@ def test_training_is_that_of_whole_layers(count, microbatches):
             np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-5, 1e-6)
 
 
-def test_what_is_between_two_layers_stays_in_parts():
+def test_values_between_split_layers_stay_partitioned():
     x, y = batch(8)
     model = network(DEVICES[:2])
     own = ef.cluster.Pipeline(devices=DEVICES[:2], microbatches=1, costs=COSTS)
@@ -93,7 +93,7 @@ def test_a_saved_model_has_the_parts(tmp_path):
     assert [w.shape for w in loaded.weights] == [w.shape for w in model.weights]
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     split = ef.cluster.SplitDense
     with pytest.raises(ef.errors.ArgumentError, match="not to be divided"):
         split(ef.nn.Flatten(), DEVICES[:2])

@@ -12,7 +12,7 @@ from tests.cluster.programs import training_step
 from tests.cluster.test_sessions import digits
 
 
-def test_the_table_tells_what_lies_where_and_what_was_sent(local):
+def test_status_table_reports_variables_and_traffic(local):
     x, labels = digits()
     graph, _ = training_step()
     with ef.capture.Session(graph, cluster=local) as session:
@@ -31,7 +31,7 @@ def test_the_table_tells_what_lies_where_and_what_was_sent(local):
     ]
 
 
-def test_the_picture_has_a_box_for_each_task_and_an_arrow_for_each_way():
+def test_status_picture_has_boxes_for_tasks_and_arrows_for_links():
     tasks = [
         TaskStatus(
             "/job:worker/task:0", "ready", 1, "<node>", to_tasks={"/job:ps/task:0": 1 << 20}
@@ -122,7 +122,7 @@ def test_names_of_devices_of_tasks():
             as_device("/job:worker/task:0/device:cpu:2")
 
 
-def test_two_devices_of_a_task_share_what_they_have():
+def test_devices_of_a_task_share_values_without_transfer():
     def f(x):
         with ef.device("/job:worker/task:0/device:cpu:0"):
             y = x + 1.0

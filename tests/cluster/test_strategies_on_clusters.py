@@ -60,7 +60,7 @@ def test_how_steps_are_cut_depends_on_no_measurement(monkeypatch):
 
 
 @pytest.mark.parametrize("merges", [0, 1, 2])
-def test_what_a_program_changes_goes_to_the_tasks(local, merges):
+def test_changes_by_the_program_are_sent_to_tasks(local, merges):
     check_changes_between_steps(ef.cluster.DataParallel(local), merges)
 
 

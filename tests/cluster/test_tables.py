@@ -267,7 +267,7 @@ def test_pipelines_take_slices_as_tensors():
 
 @pytest.mark.parametrize("kind", STRATEGIES)
 @pytest.mark.parametrize("merges", [0, 1, 2])
-def test_what_a_program_assigns_is_heeded(kind, merges):
+def test_values_assigned_to_a_table_are_used(kind, merges):
     own = STRATEGIES[kind]()
     table = ef.Variable(np.ones((ROWS, WIDTH)))
     step = own.step(table_step(table, ef.nn.optimizers.SGD(WIDTH * 2.0)))
@@ -312,7 +312,7 @@ def test_fit_leaves_whole_tables(mode, tmp_path):
     [(kind, ROWS + 5) for kind in (*STRATEGIES, "asynchronous", "asynchronous, shards")]
     + [("servers, shards", wrong) for wrong in (ROWS, -1)],
 )
-def test_indices_out_of_range_are_told(kind, wrong):
+def test_indices_out_of_range_are_refused(kind, wrong):
     if kind in STRATEGIES:
         own = STRATEGIES[kind]()
     else:
@@ -331,7 +331,7 @@ def test_indices_out_of_range_are_told(kind, wrong):
     assert (table.numpy()[:2] < 1.0).all()
 
 
-def test_mistakes_are_told():
+def test_invalid_use_is_refused():
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(ef.errors.ArgumentError, match="not a number of bytes"):
             servers(min_shard_bytes=wrong)
@@ -387,7 +387,7 @@ def test_rows_travel_and_no_tables(kind):
     assert max(found) < table.nbytes / 100
 
 
-def test_rows_whose_indices_follow_from_weights_are_taken_of_a_copy():
+def test_lookup_by_computed_indices_reads_a_copy():
     """Side by side, which rows are pulled has to be known before anything is computed."""
     found = []
     for own in (

@@ -60,7 +60,7 @@ def test_a_step_that_is_not_due_leaves_the_weights(strategy):
 @pytest.mark.sampled(3)
 @STRATEGY
 @pytest.mark.parametrize("steps", [None, 2])
-def test_synchronized_statistics_are_those_of_the_whole_batch(strategy, steps):
+def test_synchronized_statistics_equal_those_of_the_full_batch(strategy, steps):
     """On one device they are those of the batch anyway."""
     batches = [batch(n, (6, 6, 2)) for n in (8, 7, 1, 8)]
 

@@ -20,14 +20,14 @@ NUMERICS = ("exact", "fast")
 
 
 class Trained(NamedTuple):
-    """What a training has come to: the losses of its steps, and the Variables after them."""
+    """The results of a training: the losses of its steps, and the Variables after them."""
 
     losses: list[float]
     values: list[np.ndarray]
 
     @property
     def bits(self):
-        """What has to be the same to the bit."""
+        """The values that have to be bitwise equal."""
         return self.losses, [v.tobytes() for v in self.values]
 
     def error(self, other):

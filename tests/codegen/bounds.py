@@ -4,8 +4,8 @@ A value is kept as arrays (``Bounded``): the exact number, in a wider type; the 
 the statements before it allow; where nothing can be said, as after comparing two numbers that are
 equal within their errors; and whether the signs of zeros are known. Errors are propagated
 through the ends of intervals, or a derivative; then each instruction adds its own bound, in units
-in the last place. What IEEE 754 prescribes to the last bit (arithmetic, square roots, rounding,
-comparisons), of operands without error, has no error, and so have integers.
+in the last place. Operations that IEEE 754 defines exactly (arithmetic, square roots, rounding,
+comparisons), of operands without error, have no error, and so have integers.
 """
 
 import functools
@@ -230,7 +230,7 @@ def _sign(x):
     return np.where(np.isnan(x), x, np.sign(x) + 0.0)
 
 
-PRESCRIBED = {  # rule, and what NumPy computes to the last bit
+PRESCRIBED = {  # rule, and the function that NumPy computes exactly
     "add": (_by_corners(np.add), np.add),
     "subtract": (_by_corners(np.subtract), np.subtract),
     "multiply": (_by_corners(np.multiply), np.multiply),

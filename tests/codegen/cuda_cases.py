@@ -1,4 +1,4 @@
-"""Regions with arrays and what they must give, as NumPy says it: those that GPUs are made for."""
+"""Regions with arrays and NumPy's results, of the kinds that suit GPUs."""
 
 import math
 from typing import Any, NamedTuple
@@ -421,7 +421,7 @@ def rows_of_two_axes_that_do_not_join():
 
 @case
 def inputs_that_overwrite_what_others_read():
-    """Each of two launches reads what the other overwrites, so one must read a copy."""
+    """Each of two launches reads data the other overwrites, so one must read a copy."""
     b = Builder("crossed", "m h w")
     u, v, x = (
         b.input("u", "float32", "m h"),

@@ -59,7 +59,7 @@ class Cupy(types.ModuleType):
         return Array(values, self.device)
 
     def empty(self, count, dtype):
-        """A buffer with borders; what it holds at first must not matter, so it is rubbish."""
+        """A buffer with borders that holds garbage, since its contents must not matter."""
         assert self.device.depth, "memory is taken on the device that is current"
         size = count * np.dtype(dtype).itemsize
         memory = np.full(size + 2 * _BORDER, 0xA5, np.uint8)

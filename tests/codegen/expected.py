@@ -1,4 +1,4 @@
-"""What a region must give, number by number with bounds, and whether arrays are that."""
+"""Expected results of regions with elementwise bounds, and comparison of arrays with them."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def _along(region, axes, shape, expected):
 
 
 def _judge(got, expected, dtype, value_dtype):
-    """Which elements are not what is expected, and which are expected within a thousandth."""
+    """Which elements differ from the expectation, and which are known within a thousandth."""
     value, error, unknown, signed = expected
     if not is_float(value_dtype):
         return (got != value) & ~unknown, np.ones(got.shape, bool)
@@ -202,7 +202,7 @@ def _unknown_or_nan(x, over):
 
 
 def _sum(name, dtype, x, over, count):
-    """In whatever order: each of the additions rounds at most the sum of the absolute values."""
+    """In any order: each of the additions rounds at most the sum of the absolute values."""
     unknown, nan = _unknown_or_nan(x, over)
     size = (np.abs(x.value) + x.error).sum(over, keepdims=True)
     value = x.value.sum(over, keepdims=True)
@@ -221,7 +221,7 @@ def _sum(name, dtype, x, over, count):
 
 
 def _product(name, dtype, x, over, count):
-    """In whatever order, as long as no product of some of the numbers overflows or underflows."""
+    """In any order, as long as no product of some of the numbers overflows or underflows."""
     unknown, nan = _unknown_or_nan(x, over)
     size = np.abs(x.value)
     usual = (size > 0) & np.isfinite(size)

@@ -1,4 +1,4 @@
-"""Arrays in memory that tells who touched it: poisoned borders, and pages that no one may read.
+"""Arrays in memory that detects foreign accesses: poisoned borders and protected pages.
 
 An array of a stride pattern lies in a larger buffer. In a poisoned buffer all bytes that belong
 to no element hold a pattern; ``touched`` counts those that do so no longer. In a guarded one the
@@ -97,7 +97,7 @@ class Guarded:
         self.array = np.ndarray(shape, dtype, bytes_, place + first, strides)
 
     def touched(self):
-        """0: whoever touches a guard page is not there any more to ask."""
+        """0: a process that touches a guard page ends at once."""
         return 0
 
 

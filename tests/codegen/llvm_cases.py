@@ -1,4 +1,4 @@
-"""Regions of the kinds that programs use, arrays for them, and what plain NumPy says they give."""
+"""Regions of the kinds that programs use, arrays for them, and the results of plain NumPy."""
 
 from typing import Any, NamedTuple
 
@@ -33,8 +33,8 @@ INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 class Case(NamedTuple):
     """A region's body, its inputs as (dtype, along which axes, maker), and a reference.
 
-    ``kind`` is "rows" for what reduces rows, "columns" for what reduces columns as well,
-    "elements" for what does neither; "rows alone" never walks several rows side by side.
+    ``kind`` is "rows" for regions that reduce rows, "columns" if they reduce columns as well,
+    "elements" if they do neither; "rows alone" never walks several rows side by side.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Bound(NamedTuple):
     sizes: dict[str, int]
 
     def expected(self):
-        """What the reference gives; to be asked for before inputs are replaced."""
+        """The result of the reference; to be called before inputs are replaced."""
         with np.errstate(all="ignore"):
             return self.case.reference(*(a.copy() for a in self.inputs))
 
@@ -509,11 +509,11 @@ def check(name, place, compute=kernel.compute):
 
 
 def expected_variant(kind, place):
-    """The variant of a kernel by what it reduces and where its arrays lie."""
+    """The variant of a kernel by its reductions and the layout of its arrays."""
     wanted = place.partition(" ")[0]
     if kind == "elements":
         return "stages"
-    # What also reduces columns does not let lanes be rows.
+    # Regions that also reduce columns do not map rows to lanes.
     return "group" if wanted == "side" and kind != "rows" else wanted
 
 

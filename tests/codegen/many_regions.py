@@ -1,4 +1,4 @@
-"""Small regions, one for each number, with what NumPy says they give; for runs in processes."""
+"""Small regions, one for each number, with NumPy's results; for runs in processes."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""What a region means, computed from its text on whole arrays, one statement after the other."""
+"""The value of a region, computed from its text on whole arrays, one statement after the other."""
 
 import math
 

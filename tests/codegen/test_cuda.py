@@ -204,7 +204,7 @@ PLANTED = {
 @pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
-def test_regions_give_what_numpy_gives(name, everything, monkeypatch):
+def test_regions_match_numpy(name, everything, monkeypatch):
     cupy, calls, _, _ = everything
     borders = calls[name]
     run(cupy, monkeypatch, borders.call)
@@ -353,7 +353,7 @@ def test_packs_are_used_where_operands_allow_it():
     assert "load_pack<1>" in program_of("softmax_9_130").text.partition("// region")[2]
 
 
-def test_what_costs_much_is_computed_once_where_a_row_fits_in_registers():
+def test_costly_values_are_computed_once_if_a_row_fits_registers():
     assert program_of("softmax_1_1001").text.count("exp_float32(v_2)") == 1
     assert program_of("softmax_2_20001").text.count("exp_float32(v_2)") == 2
 

@@ -109,7 +109,7 @@ def test_float64_of_many_numbers(name, measured):
 
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_one_lane_computes_what_many_do(name, dtype):
+def test_scalar_code_matches_vector_code(name, dtype):
     rng = np.random.default_rng(3)
     x = np.concatenate([spread_points(rng, 200), hard_points(np.float64)])
     with np.errstate(all="ignore"):
@@ -166,7 +166,7 @@ def test_a_wrong_last_digit_of_a_coefficient_is_found(monkeypatch):
         lambda s, x: s.multiply(s.tanh(x), 1 + 2.0**-22),
     ],
 )
-def test_what_is_wrong_at_few_points_is_found(wrong):
+def test_errors_at_few_points_are_detected(wrong):
     x = hard_points(np.float32)
     found, _ = worst("tanh", compiled(wrong, "float32"), x, lambda x: np.tanh(x.astype(np.float64)))
     assert found > BOUNDS["tanh"][0]

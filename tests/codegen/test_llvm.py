@@ -57,7 +57,7 @@ def variant_of(own):
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "place"), pairs())
-def test_regions_give_what_numpy_gives(name, place):
+def test_regions_match_numpy(name, place):
     bound = check(name, place)
     lanes = launch.lanes_of(bound.region, machine_code.host())
     wanted = expected_variant(CASES[name].kind, place)

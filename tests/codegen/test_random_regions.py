@@ -144,7 +144,7 @@ def test_large_regions_are_within_bounds_and_of_the_same_bits(way):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("chunk", range(20))
-def test_many_large_regions_are_within_bounds_and_of_the_same_bits(way, chunk):
+def test_large_random_regions_match_bitwise_within_bounds(way, chunk):
     check_seeds(way, range(100 * chunk, 100 * (chunk + 1)), large=True)
 
 
@@ -343,7 +343,7 @@ def test_a_byte_beyond_ends_the_process(bug, before):
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("shape", [(), (5,), (0, 3), (4, 1, 3)])
-def test_placed_arrays_hold_what_is_put_into_them(pattern, shape):
+def test_placed_arrays_hold_written_values(pattern, shape):
     for dtype in ("float64", "bool", "uint16"):
         for memory in (Poisoned, Guarded) if guard_pages_work() else (Poisoned,):
             placed = memory(shape, dtype, pattern)
@@ -367,7 +367,7 @@ def test_every_byte_beside_the_elements_is_watched():
         assert placed.touched() == 0
 
 
-def test_patterns_are_what_they_are_called():
+def test_patterns_have_the_strides_of_their_names():
     strides = {p: Poisoned((4, 6), "float32", p).array.strides for p in PATTERNS}
     assert strides["contiguous"] == (24, 4) and strides["fortran"] == (4, 16)
     assert strides["step 2"] == (48, 8) and strides["step 3"] == (72, 12)

@@ -60,7 +60,7 @@ def test_helpers_stand_by_and_then_sleep(two):
     assert board.waiting() == 0
 
 
-def test_those_who_are_dismissed_leave(two):
+def test_dismissed_helpers_stop_waiting(two):
     board = team.functions()[2]
     assert helpers_wait(board)
     threads.dismiss()
@@ -93,7 +93,7 @@ def test_several_threads_run_teams_at_once(two):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_child_that_is_forked_meanwhile_finds_nobody(two):
+def test_forked_child_has_no_standby_helpers(two):
     x, _ = operands(5)
     wanted = sigmoid(x)
     board = team.functions()[2]

@@ -171,7 +171,7 @@ def count(request):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", REGIONS)
-def test_regions_mean_what_their_text_says(name, shape):
+def test_regions_match_evaluation_of_their_text(name, shape):
     region, sizes = REGIONS[name](), dict(zip("mn", shape, strict=True))
     inputs, outputs = arguments(region, sizes)
     compute(region, inputs, outputs, sizes)

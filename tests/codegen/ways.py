@@ -1,4 +1,4 @@
-"""Running random regions in each way that a region can run, in memory that tells who touched it."""
+"""Running random regions in each way that a region can run, in guarded memory."""
 
 from typing import Any, NamedTuple
 

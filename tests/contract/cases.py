@@ -1,4 +1,4 @@
-"""What the contract checks stand on: the ops, their samples in each dtype, and comparisons."""
+"""The basis of the contract checks: the ops, their samples in each dtype, and comparisons."""
 
 import os
 import zlib
@@ -106,7 +106,7 @@ def run(op, sample):
 
 
 def forget(op):
-    """Let the op's next call be like its first: by the long way, not by what it has learned."""
+    """Clear the op's caches, so that its next call takes the slow path of a first one."""
     op.table.clear()
     op.kernels.clear()
 

@@ -1,6 +1,6 @@
 """All contract checks, by name, and those that read facts rather than values.
 
-Each check takes an Op and raises AssertionError, or whatever the op itself raised by mistake.
+Each check takes an Op and raises AssertionError, or the error that the op itself raised by mistake.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Composed functions, with what the checks of ops ask for."""
+"""Composed functions, with the facts that the checks of ops need."""
 
 from eagerflow.ops import late
 from eagerflow.ops.composition import compositions

@@ -197,7 +197,7 @@ def small_gradients(op):
             with about(op, sample):
                 try:
                     expected = gradients_at(op, wide, sample, 0.75)
-                except DTypeError:  # a cast from what float64 is not
+                except DTypeError:  # a cast from a type other than float64
                     continue
                 actual = gradients_at(op, sample.args, sample, 0.75)
                 for g, wanted in zip(actual, expected, strict=True):

@@ -4,7 +4,7 @@
 
 Prints one JSON object for each op: how many calls succeeded and were refused, and those that
 raised something else. Before each call it says on standard error what it is about to do, so that
-the parent can name the call that killed or hung the process. What libraries print goes there, too.
+the parent can name the call that killed or hung the process. Output of libraries goes there, too.
 """
 
 import faulthandler
@@ -34,7 +34,7 @@ DTYPES = "bool int8 uint8 int32 int64 uint64 float16 bfloat16 float32 float64 co
 
 KNOWN = {ef.as_dtype(name) for name in DTYPES}
 
-# What Python itself, or Op.bind in its place, says of a call that does not fit the signature.
+# Messages of Python itself, or of Op.bind, for calls that do not match the signature.
 SIGNATURE = re.compile(
     r"unexpected (keyword )?argument|missing \d+ required|\(\) takes "
     r"|multiple values for argument|needs the argument|positional-only argument"
@@ -60,7 +60,7 @@ def own_list():
 
 @functools.cache
 def good_samples(op):
-    """The samples of each dtype that an op takes; nobody changes their arrays."""
+    """The samples of each dtype that an op takes; their arrays are never changed."""
     return [samples(op, dtype) for dtype in dtypes_of(op) or [main_dtype(op)]]
 
 
@@ -72,7 +72,7 @@ def number(rng):
 
 
 def array(rng):
-    """An array of any rank, shape, dtype and layout, sometimes with what floats hide."""
+    """An array of any rank, shape, dtype and layout, sometimes with special floats."""
     shape = tuple(int(n) for n in rng.choice([0, 1, 1, 2, 2, 3, 5], rng.integers(0, 5)))
     dtype = ef.as_dtype(str(rng.choice(DTYPES)))
     values = rng.normal(0, 3, shape)
@@ -119,7 +119,7 @@ def anything(rng):
 
 
 def changed_array(rng, x):
-    """An array that nearly is what the op wants."""
+    """An array that is nearly valid for the op."""
     ways = (
         lambda: x[..., None],
         lambda: x[None],
@@ -180,7 +180,7 @@ def attempt(op, args, named, differentiate):
 
 
 def short(value):
-    """What a report shows of an argument."""
+    """An argument as it is shown in reports."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}"
     if isinstance(value, list):
@@ -189,7 +189,7 @@ def short(value):
 
 
 def fuzz(op, calls, seed):
-    """All calls of one op: counts of what happened, and the calls that broke the promise."""
+    """All calls of one op: counts of outcomes, and the calls that violated the contract."""
     warnings.simplefilter("ignore")  # NumPy's, about the odd arguments made here
     rng = np.random.default_rng([seed, zlib.crc32(op.name.encode())])
     found = {"op": op.name, "calls": calls, "succeeded": 0, "refused": 0, "broken": []}
@@ -218,7 +218,7 @@ def fuzz(op, calls, seed):
 
 
 def begin():
-    """Limit what calls may take: memory, and the time until an alarm, which ends the process."""
+    """Limit the memory of calls, and their time by an alarm, which ends the process."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.register(signal.SIGALRM, chain=True)  # the traceback, and then the end

@@ -1,7 +1,7 @@
-"""What users do again and again, each as a function of how often it was done before.
+"""Operations that users repeat, each as a function of the number of earlier repetitions.
 
-A habit leaves nothing behind: what it makes it drops. Most of them make new functions, models and
-tensors each time, since what is kept for a live object may be kept, and for a dead one may not.
+A habit leaves nothing behind: it drops all its objects. Most of them make new functions, models and
+tensors each time, since caches may keep data of live objects, but not of dead ones.
 """
 
 import copy
@@ -14,7 +14,7 @@ import numpy as np
 import eagerflow as ef
 
 nn = ef.nn
-SIZE = 2_000  # elements: a tensor that is kept is seen, in whatever it is kept
+SIZE = 2_000  # elements: a tensor that is kept is noticed, wherever it is kept
 HABITS = {}
 
 
@@ -33,7 +33,7 @@ LASTING = {}
 
 
 def lasting(make):
-    """What lasts from one repetition to the next, made the first time; known by its line."""
+    """State kept between repetitions, made the first time; identified by its line."""
     key = make.__code__
     if key not in LASTING:
         LASTING[key] = make()
@@ -582,7 +582,7 @@ def arrays_are_shared_through_dlpack(i):
     np.from_dlpack(x)
     np.asarray(x)
     ef.asarray(array)
-    x.__dlpack__()  # a capsule that nobody takes
+    x.__dlpack__()  # a capsule that is not consumed
 
 
 @habit

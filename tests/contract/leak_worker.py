@@ -1,4 +1,4 @@
-"""Trains and computes for a while in a process of its own and prints what stays in memory."""
+"""Trains and computes for a while in a process of its own and prints the memory left in use."""
 
 import gc
 import json
@@ -105,7 +105,7 @@ def main():
     rounds(model, steps // 4, calls // 4, leak)
     gc.collect()
     before = alive()
-    gc.disable()  # what needs the collector is a cycle, and would hold on to memory
+    gc.disable()  # objects in cycles would need the collector, and hold on to memory
     rounds(model, 50, 200, leak)
     after = alive()
     gc.enable()

@@ -1,4 +1,4 @@
-"""The list of contract checks: what each is called, what it does, and which ops it is for."""
+"""The list of contract checks: its name, its function, and the ops it is for."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ CHECKS = {}
 
 
 class NotApplicable(Exception):
-    """The op lacks what a check compares with; the message is the reason."""
+    """The op has nothing that a check can compare with; the message is the reason."""
 
 
 class Check(NamedTuple):

@@ -28,7 +28,7 @@ def test_right_gradients_pass():
     check_gradients(lambda x: ef.sum(x * x, axis=0), (X.T[::-1],))
 
 
-def test_nests_numbers_variables_and_what_has_no_gradient():
+def test_nests_numbers_variables_and_nondifferentiable_values():
     nest = {"a": [X, 2.0], "b": (ef.Variable(X[0]), ef.asarray(np.arange(2)), "name", None, 3)}
 
     def f(nest, scale):

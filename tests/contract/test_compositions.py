@@ -236,7 +236,7 @@ def on_the_host(x, /):
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_checks_pass_what_is_right(check):
+def test_checks_pass_a_correct_op(check):
     _, op = doubled(twice)
     if check not in EXCUSES or EXCUSES[check](op) is None:
         check(op)
@@ -255,7 +255,7 @@ def test_checks_pass_what_is_right(check):
     ],
     ids=lambda given: given.__name__,
 )
-def test_checks_find_what_is_wrong(function, check):
+def test_checks_detect_a_wrong_op(function, check):
     _, op = doubled(function)
     with pytest.raises((AssertionError, EagerflowError)):
         check(op)

@@ -212,7 +212,7 @@ def test_constants_that_are_results_are_new_in_each_call(name):
     np.testing.assert_array_equal(HELD.numpy(), np.ones(5))
 
 
-def test_a_variable_that_is_reset_shares_no_memory_with_the_constant():
+def test_reset_variable_shares_no_memory_with_the_constant():
     v, w = ef.Variable(ef.ones(5)), ef.Variable(ef.ones(5))
 
     @ef.function
@@ -232,6 +232,6 @@ def test_a_variable_that_is_reset_shares_no_memory_with_the_constant():
         assert v.numpy().tolist() == w.numpy().tolist() == [0.0] * 5
 
 
-def test_a_plain_view_of_an_argument_is_what_eager_code_gives():
+def test_view_of_an_argument_shares_memory_as_in_eager():
     x = ef.tensor(np.arange(5.0))
     assert np.shares_memory(ef.function(lambda x: x)(x).numpy(), x.numpy())

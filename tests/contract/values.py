@@ -1,4 +1,4 @@
-"""Checks of what ops compute: against references, specs, scalar rules, and themselves."""
+"""Checks of the values of ops: against references, specs, scalar rules, and themselves."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -104,7 +104,7 @@ def small_floats(op):
 
 
 def as_results(specs):
-    """What infer gives, as a list of specs."""
+    """The results of infer, as a list of specs."""
     return list(specs) if isinstance(specs, tuple) else [specs]
 
 
@@ -319,7 +319,7 @@ def scalar_rule(op):
 
 
 def by_rows(rule, arrays, attributes):
-    """What a rule of rows gives, in the shapes of the op's results."""
+    """The results of a rule of rows, in the shapes of the op's results."""
     x = arrays[0]
     axes = normalize_axes(attributes.pop("axis", -1), x.ndim)
     keepdims = attributes.pop("keepdims", False)

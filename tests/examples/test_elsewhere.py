@@ -65,7 +65,7 @@ def test_the_python_programs_know_nothing_of_eagerflow(name):
     assert "import eagerflow" not in (FOLDER / "python" / name).read_text()
 
 
-def test_what_is_not_there_is_told(tmp_path, monkeypatch):
+def test_missing_programs_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(run.shutil, "which", lambda name: f"/bin/{name}")
     assert "set_up.py" in run.missing("node", tmp_path)
     assert "set_up.py" in run.missing("browser", tmp_path)
@@ -80,6 +80,6 @@ def test_nothing_is_fetched_into_the_repository():
         script("set_up").main(FOLDER / "cpp")
 
 
-def test_a_program_that_fails_is_told():
+def test_failing_program_raises_its_message():
     with pytest.raises(RuntimeError, match="no such thing"):
         run.printed([sys.executable, "-c", "raise SystemExit('no such thing')"], FOLDER)

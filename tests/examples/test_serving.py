@@ -41,7 +41,7 @@ def test_the_commands_are_those_of_the_command_line():
         assert (options.config.name, options.log) == ("serve.toml", "json")
 
 
-def test_the_image_has_what_the_command_needs():
+def test_image_has_the_files_the_command_needs():
     (copied,) = instruction("COPY")
     source, target = copied.split()
     assert (FOLDER / source).is_file()

@@ -80,7 +80,7 @@ class Training:
             self.predictions = tuple(map(np.asarray, tree.flatten(nest)[0]))
 
     def read(self, number, logs):
-        """Keep what a user reads after a training step."""
+        """Keep the values that a user reads after a training step."""
         self.logs.append({name: np.asarray(value, "f4") for name, value in logs.items()})
         if self.fit.callback == "weights":
             arrays = [w.numpy() for w in (*self.model.weights, *self.model.optimizer.variables)]

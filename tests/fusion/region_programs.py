@@ -45,7 +45,7 @@ REDUCTIONS = (ef.sum, ef.mean, ef.max, ef.min, ef.var, ef.logsumexp)
 
 
 def program(seed, length):
-    """A function of tensors; the seed decides what it does."""
+    """A function of tensors, determined by the seed."""
 
     def f(*xs):
         rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def _moved(rng, x):
 
 
 def _outside(rng, x):
-    """What no region computes, and creations."""
+    """Ops that no region computes, and creations."""
     kind = rng.integers(5)
     if kind == 0:
         return x + ef.ones_like(x) * ef.zeros_like(x) + ef.full(x.shape, 0.5)
@@ -146,9 +146,9 @@ def arrays_for(graph, seed):
 
 
 def run_steps(graph, steps, arrays, way=None, spoil=None, calls=None):
-    """The finals of a graph from its steps; what a step reads must be known by then.
+    """The finals of a graph from its steps; inputs of a step must be known by then.
 
-    ``spoil`` changes a kernel's region before it runs, ``calls`` keeps what was prepared.
+    ``spoil`` changes a kernel's region before it runs, ``calls`` keeps the prepared calls.
     """
     known = dict(zip(graph.all_inputs(), arrays, strict=True))
     known.update((v, v.constant.numpy()) for v in graph.constants)

@@ -132,7 +132,7 @@ def test_random_programs_as_machine_code(chunk, greedy):
         check_against_eager(graph, arrays_for(graph, seed), "llvm")
 
 
-def test_steps_stand_in_an_order_in_which_they_run_and_none_is_lost(greedy):
+def test_steps_are_topologically_ordered_and_complete(greedy):
     for seed in range(2000, 2100):
         graph = graph_of(seed)
         known = {*graph.all_inputs(), *graph.constants}
@@ -153,7 +153,7 @@ def layer_norm_by_hand(x, scale, offset):
     return middle / spread * scale + offset
 
 
-def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
+def test_chain_with_reductions_is_one_region_reading_inputs_once():
     graph = ef.capture.trace(layer_norm_by_hand, MATRIX, LINE, LINE)
     (fused,) = fuse(graph)
     assert fused.inputs == tuple(graph.inputs) and fused.outputs == tuple(graph.outputs)
@@ -162,7 +162,7 @@ def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
     assert fused.region.reduced_axes == ("b",)
 
 
-def test_bias_and_activation_follow_a_product_and_the_bias_gradient_sums_columns():
+def test_bias_activation_and_bias_gradient_fuse_after_matmul():
     def f(x, w, b, g):
         y = x @ w + b
         return ef.relu(y), ef.sum(ops["relu_gradient"].call(ef.relu(y), g), axis=0)
@@ -185,7 +185,7 @@ def test_sums_of_few_rows_walk_beside_each_other(greedy):
     check_against_eager(graph, random_arrays(graph))
 
 
-def test_what_lies_in_rows_with_gaps_is_reduced_row_by_row(greedy):
+def test_strided_rows_are_reduced_row_by_row(greedy):
     """No single stride leads through parts of a tensor, and copies of them cost more."""
 
     def halves(x):
@@ -230,7 +230,7 @@ def test_classes_that_are_computed_are_checked_too(greedy):
         run_steps(graph, fuse(graph, 1), arrays)
 
 
-def test_equal_clusters_have_equal_regions_whatever_their_values_are_called():
+def test_equal_clusters_have_equal_regions_despite_value_names():
     def f(x, y):
         with ef.scope("first") if hasattr(ef, "scope") else np.errstate():
             one = ef.tanh(x * 2.0 + 1.0)
@@ -316,7 +316,7 @@ def test_regions_end_before_they_are_too_long():
     check_against_eager(graph, random_arrays(graph))
 
 
-def test_what_is_the_same_along_an_axis_is_not_reduced_along_it_in_one_region(greedy):
+def test_broadcast_values_are_not_reduced_in_the_same_region(greedy):
     def f(x, y):
         same = ef.add(ef.tanh(ef.mean(x, axis=1, keepdims=True)), ef.zeros((300, 40)))
         return ef.var(same, axis=1), ef.var(same + 0.5, axis=0, keepdims=True) * ef.exp(y)
@@ -325,7 +325,7 @@ def test_what_is_the_same_along_an_axis_is_not_reduced_along_it_in_one_region(gr
     check_against_eager(graph, random_arrays(graph))
 
 
-def test_dropout_draws_in_the_region_what_it_draws_alone(greedy):
+def test_fused_dropout_draws_the_same_mask(greedy):
     shape = (64, 40)
 
     def f(x, state):
@@ -392,7 +392,7 @@ def test_calls_take_arrays_of_any_strides(way):
 
 
 @pytest.mark.parametrize("way", kernel.ways())
-def test_what_is_no_array_is_refused(way):
+def test_non_arrays_are_refused(way):
     graph = ef.capture.trace(
         lambda x, y: ef.tanh(x * y) + 1.0, MATRIX, ef.TensorSpec((), "float32")
     )

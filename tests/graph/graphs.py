@@ -1,4 +1,4 @@
-"""Graphs for the tests of what reads graphs: made by hand, or of one call of each op."""
+"""Graphs for the tests of code that reads graphs: made by hand, or of one call of each op."""
 
 from functools import partial
 

@@ -124,7 +124,7 @@ def test_inputs_are_compared(old, new, words):
     assert "@@ inputs\n-  x: " in str(found)
 
 
-def test_added_and_removed_inputs_are_told():
+def test_diff_reports_added_and_removed_inputs():
     old = traced(lambda x, y: x + y, spec(3), spec(3))
     new = traced(lambda x, z: x + z, spec(3), spec(3))
     found = old.diff(new)

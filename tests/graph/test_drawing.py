@@ -126,7 +126,7 @@ def test_dot_has_all_parts():
     assert {r'"matmul\nfloat32[batch, 3]"', '"assign dense/w"', '"values"'} <= labels
 
 
-def test_dot_quotes_what_names_hold():
+def test_dot_escapes_names():
     name = 'a "b" \\N {<c>} \n; ->\x00'
     x = Value(name, (3,), np.dtype("float32"))
     graph = Graph(name, Values([x]), [], Values([x], ["y"]))
@@ -179,7 +179,7 @@ def test_readers_stand_below():
     assert all(edge.start.layer < edge.end.layer for edge in picture.edges)
 
 
-def test_what_reads_nothing_stands_above_its_first_reader():
+def test_node_without_inputs_is_placed_above_its_reader():
     def f(x):
         for _ in range(5):
             x = ef.tanh(x)
@@ -207,7 +207,7 @@ def test_svg_parses_and_shows_all():
     assert any("= matmul(x, dense/w)  # test_drawing.py:" in tip for tip in tips)
 
 
-def test_svg_escapes_what_names_hold():
+def test_svg_escapes_names():
     name = '<script>"&\x00\x1b'
     x = Value(name, (3,), np.dtype("float32"))
     graph = Graph(name, Values([x]), [], Values([x], [name]))

@@ -201,7 +201,7 @@ def test_other_names_differences_drawings_and_gradients(program):
     assert_same({named: alone(**program.feeds)[named]}, {named: wanted.numpy()})
 
 
-def test_variables_whose_new_value_has_a_taken_name_are_refused(tmp_path):
+def test_variable_update_with_a_conflicting_name_is_refused(tmp_path):
     w, other = ef.Variable([1.0], name="w"), ef.Variable([1.0], name="w/next")
 
     def step(x):

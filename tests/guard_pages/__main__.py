@@ -3,7 +3,7 @@
 Each folder is run in processes of its own, once for each way: every array ends right before a page
 that ends the process when it is touched (``behind``), or begins right behind one (``before``); new
 memory holds NaN or denormal numbers (``memory.py``, ``scratch.py``). A test that ends its process
-is told with the explanation and the traceback, and the run goes on behind it. Prints a table of
+is reported with the explanation and the traceback, and the run continues. Prints a table of
 counts; the exit status is 1 if a process ended or a test failed that EXPECTED does not name.
 
     python -m tests.guard_pages                                # all folders, all ways
@@ -51,8 +51,8 @@ EXPECTED = [
         )
         for name in (
             "test_helpers_stand_by_and_then_sleep",
-            "test_those_who_are_dismissed_leave",
-            "test_a_child_that_is_forked_meanwhile_finds_nobody",
+            "test_dismissed_helpers_stop_waiting",
+            "test_forked_child_has_no_standby_helpers",
         )
     ),
 ]
@@ -60,14 +60,14 @@ EXPECTED = [
 
 
 class Run:
-    """A folder, or files, in one way: counts, and what went wrong."""
+    """A folder, or files, in one way: counts and failures."""
 
     def __init__(self, paths, way, options):
         self.way = way
         self.mode, _, self.contents = way.partition("-")
         self.paths, self.options = paths, options
         self.counts = collections.Counter()
-        self.bad = {}  # tests that failed or ended their process, and what was told
+        self.bad = {}  # tests that failed or ended their process, and their reports
 
     def finish(self):
         """Run all tests, in as many processes as it takes."""
@@ -125,7 +125,7 @@ class Run:
 
 
 def told(output):
-    """What a process said before it ended: the explanation and the traceback."""
+    """The last output of a process that ended: the explanation and the traceback."""
     lines = output.splitlines()
     ends = [i for i, line in enumerate(lines) if line.startswith(("Fatal Python", "Timeout ("))]
     first = ends[-1] if ends else max(0, len(lines) - TOLD_LINES)

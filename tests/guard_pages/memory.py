@@ -17,7 +17,7 @@ from eagerflow.runtime import allocation
 SOURCE = pathlib.Path(__file__).with_name("guarded_memory.c")
 MODES = ("behind", "before")
 CONTENTS = ("pattern", "nan", "denormal")
-"""What memory holds that nobody has written: in the order of the C code's numbers."""
+"""Contents of unwritten memory, in the order of the C code's numbers."""
 MAX_MAPPINGS = pathlib.Path("/proc/sys/vm/max_map_count")
 
 
@@ -51,7 +51,7 @@ def library():
 def install(mode, contents, errors):
     """Guard all arrays that NumPy makes in this process from now on, in any thread.
 
-    ``mode`` says where an array meets the guard, ``contents`` what new memory holds, ``errors`` is
+    ``mode`` says where an array meets the guard, ``contents`` the fill of new memory, ``errors`` is
     the file descriptor for explanations. The functions of NumPy's own allocator are replaced, so
     arrays made before go the way that they came; and in the one that kernels run with.
     """
@@ -67,7 +67,7 @@ def install(mode, contents, errors):
 
 
 def watch():
-    """Explain faults from now on, before the handlers that are there do what they do."""
+    """Explain faults from now on, before the existing handlers run."""
     library().watch()
 
 

@@ -131,13 +131,13 @@ def test_memory_of_the_pool_has_pages_too(copy):
 
 
 def contents(request):
-    """Whether float32 numbers are what memory is to hold."""
+    """A check that memory has the requested contents, as float32."""
     if request.config.option.contents == "nan":
         return lambda x: np.isnan(x).all()
     return lambda x: ((x > 0) & (x < np.finfo("f4").tiny)).all()
 
 
-def test_new_memory_and_scratch_hold_what_was_asked(request):
+def test_new_memory_and_scratch_hold_the_requested_contents(request):
     told = contents(request)
     for _ in range(2):
         for made in (np.empty(1001, "f4"), threads.scratch("planted", (1001,), "f4")):
@@ -160,7 +160,7 @@ def test_memory_of_segments_holds_it_before_each_run(request, monkeypatch):
         return run(layout, rows)
 
     run = segments.Layout.run
-    # Inside of what fills the memory: that is done first.
+    # Inside of the wrapper that fills the memory first.
     monkeypatch.setattr(segments._NativePart, "run", look)
     monkeypatch.setattr(segments.Layout, "run", note)
     x, w = ef.ones((64, 64)), ef.ones((64, 64))
@@ -173,7 +173,7 @@ def test_memory_of_segments_holds_it_before_each_run(request, monkeypatch):
 
 
 def test_this_one_ends_the_process(copy, request):
-    """The run goes on behind it, and tells its name; once is enough."""
+    """End the process; the run continues after it and reports its name."""
     if request.config.option.guard == "behind":
         copy(*arrays(5), 0, 6)
 

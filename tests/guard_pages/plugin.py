@@ -3,7 +3,7 @@
     python -m pytest -p tests.guard_pages.plugin --guard behind --contents nan tests/plan
 
 ``--journal`` names a file with a line for the beginning of each test and one for its outcome, so
-that whoever started the run knows which test ended it; ``--begin-at`` leaves out so many tests.
+that the caller of the run knows which test ended it; ``--begin-at`` leaves out so many tests.
 """
 
 import json
@@ -23,7 +23,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # Late: what stands in the tests' own conftest has to come before the library is loaded.
+    # Late: the tests' own conftest has to run before the library is loaded.
     if reason := memory.why_not():
         pytest.exit(f"no guard pages: {reason}", 2)
     from tests.guard_pages import scratch

@@ -1,7 +1,7 @@
 """Memory that the library keeps, made new at each use, so that guard pages and contents reach it.
 
-Pools and kept buffers hide faults: who reads beyond a block of a pool reads memory that is there,
-and who reads what he has not written finds what the call before has left.
+Pools and kept buffers hide faults: reads beyond a block of a pool find other memory of the pool,
+and reads of unwritten memory find values of the call before.
 """
 
 import functools
@@ -40,7 +40,7 @@ def new_lines(size):
 
 
 def scratch_of_segment(size):
-    """What gives a thread memory for the jobs of a segment, of just that size."""
+    """A function that gives a thread scratch memory of exactly that size for a segment's jobs."""
 
     def own():
         memory = new_lines(size)
@@ -63,14 +63,14 @@ def replace(module, name, new):
 
 
 class Filled(threading.local):
-    """Fills what layouts of segments and of loops keep to work in, before each run of theirs."""
+    """Fills the scratch memory of layouts of segments and loops before each run."""
 
     def __init__(self, mode, contents):
         self.behind, self.bits = mode == "behind", BITS[contents]
         self.owners = []  # the lists that memory is noted in which is being prepared
 
     def aligned_address(self, memory):
-        """An address in memory with a line to spare: the last line is what is spared."""
+        """An address in memory with a spare line: the last line is left unused."""
         if self.owners:
             self.owners[-1].append(memory)
         start = launch.address(memory)
@@ -90,7 +90,7 @@ class Filled(threading.local):
         return init
 
     def noting_reserved(self, method):
-        """``Launch.reserve``: what stages leave for each other is scratch as well."""
+        """``Launch.reserve``: values passed between stages are scratch as well."""
 
         @functools.wraps(method)
         def reserve(own, frame):
@@ -106,7 +106,7 @@ class Filled(threading.local):
 
         @functools.wraps(method)
         def run(layout, arrays, start=0, *limit):
-            if start == 0:  # later slices of a loop read what the first one has packed
+            if start == 0:  # later slices of a loop read the values packed by the first one
                 for memory in layout.scratch_memory:
                     whole = memory.reshape(-1).view(np.uint8)
                     whole[: len(whole) & -2].view("<u2").fill(self.bits)

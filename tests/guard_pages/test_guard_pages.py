@@ -24,7 +24,7 @@ SELECTION = [
 
 
 @pytest.mark.parametrize("way", ["behind-nan", "before-denormal"])
-def test_planted_bugs_end_their_process_and_a_part_of_the_suite_does_not(way):
+def test_planted_bugs_end_the_process_and_passing_tests_do_not(way):
     run = Run([*SELECTION, PLANTED], way, ["-m", "not soak"]).finish()
     print(dict(run.counts), run.bad)
     ended = f"{PLANTED}::test_this_one_ends_the_process"
@@ -36,14 +36,14 @@ def test_planted_bugs_end_their_process_and_a_part_of_the_suite_does_not(way):
     assert not run.counts["unguarded"]
 
 
-def test_what_is_expected_to_fail_is_there():
+def test_expected_failures_exist():
     for name, _, _ in EXPECTED:
         file, _, test = name.partition("::")
         assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")
     assert all((ROOT / folder).exists() for folder in FOLDERS)
 
 
-def test_what_a_process_told_is_found_in_its_output():
+def test_guard_page_report_is_extracted_from_output():
     before = ["guard pages: wrote 4 bytes", "test_a PASSED"]
     lines = ["guard pages: touched 4 bytes", "", "Fatal Python error: Segmentation fault", "  File"]
     assert told("\n".join(before + lines)) == "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Kernels compute nothing with memory that nobody has written, not even in lanes that are dropped.
+"""Kernels compute nothing with unwritten memory, not even in lanes that are dropped.
 
 Run with new and scratch memory that holds denormal numbers: a processor notes when arithmetic
 takes one in, and the inputs here have none. Garbage in dropped lanes changes no result, but it
@@ -46,7 +46,7 @@ OPS = [op for op in (*shipped(), *ALL) if dtypes_of(op, (FLOAT32,)) and op.name 
 
 @pytest.fixture(autouse=True)
 def one_thread(request):
-    """What is noted is noted for each thread alone."""
+    """Notes are kept separately for each thread."""
     if request.config.option.contents != "denormal":
         pytest.skip("memory holds other numbers")
     threads.set_thread_count(1)
@@ -188,7 +188,7 @@ def test_attention_of_incomplete_blocks(sizes, masked):
 def test_ops(op):
     """Some samples of each op and function, but none that holds or gives denormal numbers.
 
-    What cannot be captured, or has no gradient, is for other tests.
+    Ops that cannot be captured, or have no gradient, are for other tests.
     """
 
     def call(*inputs):

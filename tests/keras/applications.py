@@ -63,7 +63,7 @@ def our_gradients(model, x, weights):
 
 
 def write(name, path):
-    """In the process of the JAX backend: what ours is compared with."""
+    """Compute the reference, in the process of the JAX backend."""
     model, (x, weights) = built(name, SIZES[name]), pictures(SIZES[name])
     start = time.perf_counter()
     outputs = np.asarray(model(x, training=False))
@@ -81,7 +81,7 @@ def far(actual, expected):
 
 
 def compare(name, path):
-    """Ours beside what the JAX backend has written."""
+    """Compare our results with those written by the JAX backend."""
     import keras
 
     model, (x, weights) = built(name, SIZES[name]), pictures(SIZES[name])

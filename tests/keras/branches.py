@@ -1,4 +1,4 @@
-"""Branches for JAX in Keras's tests, taken by our backend where they make or ask for what we have.
+"""Branches for JAX in Keras's tests, taken by our backend where they use features that we have.
 
 Keras's tests make sparse tensors and take gradients by the name of the backend: ``if
 backend.backend() == "jax": import jax.experimental.sparse ...``. The syntax tree of a test module
@@ -10,7 +10,7 @@ is changed as it is loaded, as ``eagerflow.keras.hook`` does with a module of Ke
   for ours, and takes its branch for JAX with our ``grad``.
 - A table of JAX's and other backends' names has JAX's entry for ours.
 
-What tests check is not changed. ``keras.src.testing.test_case`` is one of these modules.
+The checks of tests are not changed. ``keras.src.testing.test_case`` is one of these modules.
 """
 
 import ast
@@ -22,7 +22,7 @@ from eagerflow.keras import hook
 STAND_IN = "tests.keras.in_jax"
 SPARSE = "jax.experimental.sparse"
 NAMES = {"jax": "jax", "jax.numpy": "numpy", SPARSE: "sparse"}
-"""Modules of JAX's, and what stands for them in ``STAND_IN``."""
+"""Modules of JAX's, and their replacements in ``STAND_IN``."""
 BACKENDS = {"jax", "tensorflow", "torch", "numpy", "openvino"}
 
 
@@ -73,7 +73,7 @@ class Branches(ast.NodeTransformer):
 
 
 def _asked(test, how):
-    """Whether a condition compares the name of the backend in this way, and with what."""
+    """Whether a condition compares the name of the backend in this way, and the other operand."""
     if not isinstance(test, ast.Compare) or ast.unparse(test.left) != "backend.backend()":
         return False, None
     return isinstance(test.ops[0], how), test.comparators[0]
@@ -89,7 +89,7 @@ def _imports(part):
 
 
 def _stood_in(part):
-    """A statement, which imports what stands for a module of JAX's if it imports one."""
+    """A statement, in which imports of JAX's modules import their replacements."""
     names = _imports(part)
     if not names or not NAMES.keys() >= {name for name, _ in names}:
         return part

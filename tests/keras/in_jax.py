@@ -1,4 +1,4 @@
-"""What stands for JAX in those branches of Keras's tests that ``tests.keras.branches`` makes ours.
+"""A stand-in for JAX in those branches of Keras's tests that ``tests.keras.branches`` makes ours.
 
 The names are JAX's. Arrays are our tensors, and BCOO arrays our sparse tensors.
 """
@@ -55,5 +55,5 @@ def uniform(key, shape, dtype):
 
 sparse = SimpleNamespace(BCOO=BCOO, JAXSparse=SparseTensor, random_bcoo=random_bcoo)
 random = SimpleNamespace(PRNGKey=int, uniform=uniform)
-numpy = ops  # whose functions are named as JAX's, and do what the tests ask of these
+numpy = ops  # whose functions have JAX's names, and suffice for these tests
 jax = SimpleNamespace(grad=ef.grad, numpy=numpy, random=random)

@@ -83,7 +83,7 @@ def test_the_places_in_keras_are_those_that_are_known(module, count):
     assert changed(path.read_text())[1] == count
 
 
-def test_what_stands_for_jax():
+def test_jax_replacement():
     whole = np.zeros((2, 3, 4), "float32")
     whole[[0, 0, 1], [1, 2, 0], [3, 0, 1]] = 1, 2, 3
     same = [

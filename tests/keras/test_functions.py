@@ -111,7 +111,7 @@ def test_different_slices_are_those_of_numpy(axis):
         np.testing.assert_array_equal(np.asarray(ours).ravel(), numpy.ravel())
 
 
-def test_captured_functions_draw_what_eager_ones_do():
+def test_captured_random_draws_match_eager():
     def drawn(generator):
         return keras.random.normal((3,), seed=generator)
 

@@ -42,7 +42,7 @@ def test_replaced_functions_are_there_and_ours(module):
         assert vars(owner)[name].__code__.co_filename == hook.__file__
 
 
-def test_another_keras_is_refused_with_the_module_and_what_is_missing():
+def test_unsupported_keras_is_refused_naming_the_missing_part():
     for text in ("x = 1", "if backend() == 'tensorflow':\n    import a"):
         with pytest.raises(ImportError, match=r"does not fit this Keras.*layers.layer.*0 chains"):
             hook.with_choice(ast.parse(text), "keras.src.layers.layer")

@@ -52,7 +52,7 @@ def same(found, expected, rtol=2e-6):
 # The class ----------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_and_where():
+def test_sparse_values_indices_and_conversions():
     x = SparseTensor([1.0, 2.0, 3.0], [[0, 0], [1, 2], [1, 2]], (2, 3))
     assert x.dtype == "float32" and x.ndim == 2 and x.shape == (2, 3)
     assert x.indices.tolist() == [[0, 0], [1, 2], [1, 2]]
@@ -89,7 +89,7 @@ def test_slices_are_taken_apart_into_numbers():
         ([1.0], [[-3, 0]], IndexRangeError, "index -3"),
     ],
 )
-def test_what_does_not_fit_is_refused(values, indices, error, text):
+def test_values_and_indices_that_mismatch_are_refused(values, indices, error, text):
     with pytest.raises(error, match=text):
         SparseTensor(values, indices, (2, 3))
 
@@ -155,7 +155,7 @@ def test_functions_that_leave_zeros(name, make):
 
 
 @pytest.mark.parametrize("name", FILL)
-def test_all_other_functions_take_the_whole_tensor(name):
+def test_other_functions_densify_sparse_tensors(name):
     x, whole = stored()
     found = getattr(ops, name)(x)
     assert type(found) is ef.Tensor
@@ -310,7 +310,7 @@ def programs():
 
 @pytest.mark.parametrize("name", programs())
 @pytest.mark.parametrize("captured", [False, True])
-def test_gradients_are_those_of_the_whole_tensor(name, captured):
+def test_gradients_equal_those_of_the_dense_tensor(name, captured):
     program = programs()[name]
     x, _ = stored()
     dense = ef.tensor(np.random.default_rng(3).uniform(1, 2, SHAPE), dtype="float32")

@@ -31,7 +31,7 @@ from keras.src import backend
 def skip_if_backend(name, reason):
     return pytest.mark.skipif(backend.backend() == name, reason=reason)
 """
-"""What Keras's tests import from a file that is not in its wheel."""
+"""A module that Keras's tests import and its wheel does not have."""
 HOOK = """
 from eagerflow.keras import hook
 
@@ -88,7 +88,7 @@ def place_of(folder):
 
 
 def cause(message):
-    """A message without what differs from test to test."""
+    """A message without the parts that differ from test to test."""
     lines = [line for line in message.splitlines() if line.strip()]
     text = lines[0] if lines else "no message"
     if "Exception encountered when calling" in text and len(lines) > 1:

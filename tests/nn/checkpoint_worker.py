@@ -1,4 +1,4 @@
-"""A training that is killed again and again, and says what its weights are at the end.
+"""A training that is killed repeatedly, and prints its weights at the end.
 
     checkpoint_worker.py KILLS SEED FOLDER
 
@@ -53,7 +53,7 @@ def network():
 
 
 def train(folder, acknowledge=None):
-    """Train from the newest state on until STEPS are done; gives what the weights hash to."""
+    """Train from the newest state on until STEPS are done; returns the hash of the weights."""
     ef.random.seed(1)
     model, rows, checkpoint = network(), Rows(), ef.nn.Checkpoint(folder, keep=2)
     found = checkpoint.restore(model, rows)

@@ -1,4 +1,4 @@
-"""A table of losses: how each is made, what it is given, and its formula in NumPy."""
+"""A table of losses: construction, inputs, and the formula in NumPy."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ KINDS = {
 
 @dataclass
 class Row:
-    """A loss: its class, its arguments, what it is given, and a formula for each example."""
+    """A loss: its class, its arguments, its inputs, and a formula for each example."""
 
     cls: str
     kind: str

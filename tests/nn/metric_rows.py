@@ -1,4 +1,4 @@
-"""A table of metrics: how each is made, what it is given, and its result in NumPy."""
+"""A table of metrics: construction, inputs, and the result in NumPy."""
 
 from dataclasses import dataclass, field
 
@@ -49,7 +49,7 @@ KINDS = {
 
 @dataclass
 class Row:
-    """A metric: its class, its arguments, what it is given, and its result for all of it."""
+    """A metric: its class, its arguments, its inputs, and its result for all of them."""
 
     cls: str
     kind: str
@@ -89,7 +89,7 @@ def row(cls, kind, reference=None, **kwargs):
 
 
 def mean(f):
-    """The weighted mean of what ``f`` gives for each example."""
+    """The weighted mean of the values of ``f`` for each example."""
 
     def result(y, p, w):
         values = f(y.astype("float64"), p.astype("float64"))

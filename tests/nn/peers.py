@@ -5,7 +5,7 @@ import pytest
 
 class _Peer:
     def __getattr__(self, name):
-        if name.startswith(("_", "pytest")):  # what pytest asks of every name in a module
+        if name.startswith(("_", "pytest")):  # names that pytest looks up in all modules
             raise AttributeError(name)
         return getattr(pytest.importorskip("torch"), name)
 

@@ -194,7 +194,7 @@ CALLBACKS = {
         *(pytest.param(Nested, name, marks=pytest.mark.soak) for name in CALLBACKS),
     ],
 )
-def test_copies_and_originals_go_on_as_a_twin_that_nothing_was_done_to(make, callbacks):
+def test_copies_and_originals_train_like_an_uncopied_model(make, callbacks):
     def trained():
         ef.random.seed(1)
         model = make()

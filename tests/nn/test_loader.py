@@ -161,7 +161,7 @@ def test_state_goes_on_with_the_batches_that_would_have_come(workers, data):
 
 
 @pytest.mark.parametrize("data", [(X, Y), Numbers(23)], ids=["arrays", "iterable"])
-def test_a_state_behind_the_last_batch_goes_on_with_the_next_epoch(data):
+def test_state_after_the_last_batch_resumes_at_the_next_epoch(data):
     loader = ef.nn.Loader(data, 4, shuffle=7, seed=9)
     first, second = values(loader), values(loader)
     again = ef.nn.Loader(data, 4, shuffle=7)
@@ -239,7 +239,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(workers):
 
 
 @by_workers
-def test_an_error_of_the_data_comes_behind_what_they_gave(workers):
+def test_data_error_is_raised_after_earlier_batches(workers):
     def data():
         yield from range(6)
         raise OSError("the disk")
@@ -256,7 +256,7 @@ def test_stop_iteration_of_a_function_is_no_end(workers):
         list(ef.nn.Loader(Y, 4, map=stops, workers=workers))
 
 
-def test_a_process_that_ends_is_told():
+def test_worker_process_exit_raises():
     with pytest.raises(ef.errors.EagerflowError, match="exit code 3"):
         list(ef.nn.Loader(Y, 4, map=dies, workers="processes:2"))
 
@@ -270,7 +270,7 @@ def odd(x):
     raise Odd(1, 2)
 
 
-def test_an_error_that_cannot_travel_is_told():
+def test_unpicklable_worker_error_raises():
     with pytest.raises(ef.errors.EagerflowError, match="Odd"):
         list(ef.nn.Loader(Y, 4, map=odd, workers="processes:1"))
 

@@ -77,7 +77,7 @@ def test_late_mistakes_leave_a_model_that_trains(mistake, error, words):
 
 
 @pytest.mark.parametrize("x", [np.full_like(X, np.nan), np.full_like(X, np.inf)])
-def test_a_loss_that_is_nan_is_told_once(x):
+def test_nan_loss_warns_once(x):
     with pytest.warns(
         UserWarning, match=r"loss of 'net' is nan after epoch 1: ef.debug_nans\(\)"
     ) as told:
@@ -85,7 +85,7 @@ def test_a_loss_that_is_nan_is_told_once(x):
     assert len(told) == 1
 
 
-def test_a_frozen_model_is_told():
+def test_fitting_a_frozen_model_warns():
     net = network()
     net.trainable = False
     before = net.get_weights()

@@ -359,7 +359,7 @@ def test_gpt_is_its_formula():
     np.testing.assert_allclose(np.asarray(model(WORDS)), right, rtol=1e-4, atol=1e-4)
 
 
-def test_bert_is_its_formula_and_does_not_see_what_fills_up():
+def test_bert_matches_its_formula_and_ignores_padding():
     special = pytest.importorskip("scipy.special")
     model = bert(12, 8, 8, 2, 2)
     w = {weight.name: drawn(weight.shape).astype("float64") for weight in model.weights}
@@ -394,7 +394,7 @@ def test_a_cache_generates_what_the_whole_sequence_does():
     assert found.tolist() == tokens.tolist()
 
 
-def test_what_is_drawn():
+def test_sampling_respects_top_k_temperature_and_seed():
     model = made(ROWS["gpt"])
     logits = np.asarray(model(np.array([[1, 2]])))[0, -1]
     prompt = np.tile([[1, 2]], (500, 1))

@@ -331,7 +331,7 @@ def test_steps_with_a_state_come_one_after_the_other():
         ),
     ],
 )
-def test_what_is_refused(make, error, words):
+def test_invalid_recurrent_layers_are_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
 

@@ -161,7 +161,7 @@ def test_nothing_else_changes_where_nothing_is_trained_on(tmp_path):
     assert (ef.random.default_generator.state.numpy() == before).all()
 
 
-def test_what_users_have_made(tmp_path):
+def test_custom_losses_and_metrics_are_saved(tmp_path):
     class Sinkhorn(ef.nn.losses.Loss):
         def call(self, y_true, y_pred):
             return ef.abs(y_true - y_pred)
@@ -253,7 +253,7 @@ def test_weights_alone(tmp_path):
     assert list(safetensors.load_file(tmp_path / "weights.safetensors")) != []
 
 
-def test_what_does_not_fit_changes_nothing(tmp_path):
+def test_mismatched_weights_change_nothing(tmp_path):
     network().save_weights(tmp_path / "weights.st")
     other = ef.nn.Sequential(
         [ef.nn.Input((4,)), ef.nn.Dense(7), ef.nn.BatchNormalization(name="mine")]
@@ -439,7 +439,7 @@ def test_layers_load_nothing_of_this():
     assert done.stdout == "[]\n"
 
 
-def test_the_one_input_of_a_graph_is_named_alike_before_and_after_saving(tmp_path):
+def test_single_graph_input_keeps_its_name_after_saving(tmp_path):
     model = ef.nn.Sequential([ef.nn.Dense(2)])
     model(ef.ones((3, 4)))
     model.save(tmp_path / "model.ef")
@@ -470,7 +470,7 @@ def test_attributes_that_were_set_since_are_saved(tmp_path):
         np.testing.assert_array_equal(own.numpy(), theirs.numpy())
 
 
-def test_attributes_of_users_constructors_stay_what_they_took(tmp_path):
+def test_config_keeps_the_constructor_arguments(tmp_path):
     class Scaled(nn.Dense):
         def __init__(self, factor, **options):
             super().__init__(2 * factor, **options)

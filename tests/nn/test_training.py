@@ -163,7 +163,7 @@ def test_frozen_layers_do_not_change():
     assert (before[2] != after[2]).any()
 
 
-def test_shuffling_visits_every_example_once_and_leaves_the_arrays_alone():
+def test_shuffling_visits_each_example_once_and_keeps_arrays():
     seen = []
 
     class Spy(ef.nn.Model):
@@ -283,7 +283,7 @@ def test_errors(call, error, words):
         call()
 
 
-def test_logits_given_to_a_loss_of_probabilities_are_told():
+def test_logits_passed_to_a_probability_loss_are_refused():
     model = ef.nn.Sequential([ef.nn.Input(X.shape[1:]), ef.nn.Dense(2)])
     model.compile("adam", "sparse_categorical_crossentropy")
     before = model.get_weights()

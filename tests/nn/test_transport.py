@@ -55,7 +55,7 @@ def test_all_comes_back(system, monkeypatch):
     assert (large < LARGE) == hasattr(os, "memfd_create")
 
 
-def test_what_has_arrived_stays_as_it_is():
+def test_received_arrays_are_not_overwritten():
     transport = Transport()
     first = transport.unpack(transport.pack(np.zeros(LARGE)))
     second = transport.unpack(transport.pack(np.ones(LARGE)))

@@ -1,4 +1,4 @@
-"""Reads what notebooks are to show, and refuses what no view may hold."""
+"""Parses the views of notebooks, and refuses forbidden contents."""
 
 from xml.etree import ElementTree
 

@@ -98,7 +98,7 @@ def error(cell):
     return out
 
 
-def test_what_is_well_ends_well(outputs):
+def test_only_expected_cells_end_with_an_error(outputs):
     ends_badly = {name for name, cell in outputs.items() if any("ename" in out for out in cell)}
     expected = "stopped|error|captured error|other error|no graph|nothing|"
     expected += "profile of an error|plain error|magic is gone"
@@ -128,7 +128,7 @@ def test_training_that_fails_leaves_no_bar_that_runs(outputs):
     assert error(outputs["stopped"]).ename == "KeyError"
 
 
-def test_errors_show_what_helps_first(outputs):
+def test_errors_show_the_useful_parts_first(outputs):
     (page,) = html(outputs["error"])
     root = parsed(page)
     assert root[0][0].text == "ShapeError"
@@ -191,7 +191,7 @@ def test_profiles_of_cells(outputs):
     assert lines == [["3", "one @ ef.ones(3)\n"]]
 
 
-def test_unloading_puts_back_what_was_there(outputs):
+def test_unloading_restores_the_previous_display(outputs):
     assert not html(outputs["plain error"])
     assert len(error(outputs["plain error"]).traceback) > 1
     assert "ef_graph" in str(outputs["magic is gone"])

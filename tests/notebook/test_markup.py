@@ -28,7 +28,7 @@ def test_text_is_text_wherever_it_stands(inside, value):
     assert len(list(root.iter())) == 2
 
 
-def test_what_is_markup_already_is_not_escaped_again():
+def test_markup_is_not_escaped_twice():
     assert element("b", Markup("<i>x</i>"), "<i>") == "<b><i>x</i>&lt;i&gt;</b>"
     assert joined(["a<", element("br")]) == "a&lt;<br />"
     # What is put together by other means is text again.
@@ -73,7 +73,7 @@ def contrast(colour, paper):
     return (max(light, paper) + 0.05) / (min(light, paper) + 0.05)
 
 
-def test_a_view_that_fails_shows_what_it_can():
+def test_failing_view_falls_back_to_repr():
     class Odd:
         def __repr__(self):
             raise RuntimeError("no words")

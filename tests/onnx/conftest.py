@@ -1,4 +1,4 @@
-"""What the tests of ONNX share."""
+"""Shared fixtures of the tests of ONNX."""
 
 import numpy as np
 import pytest

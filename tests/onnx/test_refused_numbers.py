@@ -61,7 +61,7 @@ def test_numbers_that_ask_for_too_much(
         ("BatchNormalization", [normal(*PIXELS), *[normal(1)] * 4], {"spatial": 0}, "spatial"),
     ],
 )
-def test_what_nodes_may_not_say(
+def test_invalid_node_attributes_are_refused(
     operator: str, inputs: list[Any], attributes: dict[str, Any], reason: str
 ) -> None:
     opset = 7 if operator == "BatchNormalization" else 13

@@ -170,7 +170,7 @@ def test_small_floats_stay_below_one():
 # The state ------------------------------------------------------------------------------------
 
 
-def test_same_seed_same_bits_in_every_run_and_with_any_number_of_threads():
+def test_same_seed_gives_same_bits_for_any_thread_count():
     def run():
         g = generator(123)
         parts = [g.normal((1000,)), g.uniform((77,), dtype="float64"), g.permutation(50)]
@@ -315,6 +315,6 @@ def test_dropout_leaves_inference_alone_and_shares_noise():
         (lambda: ef.dropout(ef.ones((2,)), 0.5, noise_shape=(3,)), ef.errors.ShapeError, "fit"),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(error, match=words):
         call()

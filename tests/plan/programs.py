@@ -1,4 +1,4 @@
-"""What the program of a plan may hold, said a second time, and names that somebody could choose."""
+"""A second definition of a plan's language, and names that users could choose."""
 
 import ast
 import random
@@ -149,7 +149,7 @@ def foreign(program):
 
 
 def odd_text(rng):
-    """A name, a file or a scope that somebody could choose, good or bad."""
+    """A valid or hostile name of a value, a file or a scope."""
     return "".join(rng.choice(ODD) for _ in range(rng.choice((1, 1, 2, 3)))) or "x"
 
 

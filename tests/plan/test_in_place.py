@@ -370,7 +370,7 @@ def test_allocations_between_two_writes_are_found(monkeypatch):
 
 
 @needs_code
-def test_values_that_cannot_be_copied_before_the_commit_leave_no_half_step(monkeypatch):
+def test_copy_failure_before_commit_leaves_no_partial_step(monkeypatch):
     counters, step = _warmed("captured")
     monkeypatch.setattr(in_place, "_copy", _refuse)
     _check_that_none_has_changed(counters, step, monkeypatch)

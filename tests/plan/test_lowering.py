@@ -114,7 +114,7 @@ def test_names_that_python_reads_as_one(name, other, numerics):
         w.assign(HALF + 1)
 
 
-def test_what_is_shown_keeps_the_names_that_are_plain():
+def test_plan_source_keeps_plain_names():
     graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, X, name="net")
     lines = graph.plan(numerics="exact").source().splitlines()
     assert lines[0] == "def replay(buffers, x):"
@@ -301,7 +301,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("text", FOREIGN)
-def test_what_no_plan_holds_does_not_run(text):
+def test_code_outside_the_plan_language_is_refused(text):
     with pytest.raises(CaptureError, match="the program of a plan"):
         compiled(text, "<eagerflow plan 0>", {"a", "b", "_f", "out"})
 
@@ -438,7 +438,7 @@ def test_nothing_that_is_shown_controls_a_terminal_or_a_page(seed):
             assert "<script" not in page
 
 
-def test_errors_escape_what_they_tell():
+def test_errors_escape_unprintable_text():
     for odd in (text for text in ODD if not text.isprintable()):
         error = EagerflowError(
             "it fails", op=odd, argument=odd, received=odd, expected=odd, hint=odd, at=odd

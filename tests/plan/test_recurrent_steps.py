@@ -106,7 +106,7 @@ def test_a_training_step_is_one_call(cell, size):
 @pytest.mark.parametrize("given", ["", "b", "bs", "bsm"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("cell", CELL_NAMES)
-def test_what_the_ops_take(cell, size, given):
+def test_captured_recurrent_ops_match_eager(cell, size, given):
     """States, masks, steps in reverse, gradients by cell states."""
     captured = compare(cell, size, given, reverse="m" in given, by_cells="s" in given)
     assert in_python(captured) == set()

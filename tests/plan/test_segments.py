@@ -76,7 +76,7 @@ def test_arrays_that_lie_otherwise():
         check(found, chain(*map(ef.tensor, (x, w, v))))
 
 
-def test_what_is_repeated_is_copied_after_it_is_made():
+def test_reshaped_broadcast_is_copied_after_computation():
     """Another shape of an array that is repeated by a stride of 0 is no view of it."""
 
     def step(k, more, q):

@@ -73,7 +73,7 @@ def test_strided_convolutions_stay_with_python():
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_stays_with_what_sees_it(value):
+def test_nonfinite_inputs_affect_only_their_receptive_field(value):
     """Tiles with such results are computed again, in the middle of a segment."""
 
     def f(x, w):

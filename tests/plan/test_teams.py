@@ -75,7 +75,7 @@ def test_a_team_is_quiet_when_idle():
     assert time.process_time() - before < BUSY_SECONDS
 
 
-def test_small_steps_wake_nobody(monkeypatch):
+def test_small_steps_wake_no_threads(monkeypatch):
     step, args, wanted = ready(16)
     assert max(getattr(part, "_helpers", 0) for part in parts_of(step)) == 0
 

@@ -1,4 +1,4 @@
-"""Kernels with bugs that are planted in what writes them."""
+"""Kernels with bugs that are planted in the code generators."""
 
 import pytest
 

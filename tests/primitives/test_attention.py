@@ -165,7 +165,7 @@ def test_masks_of_fewer_axes_and_other_orders(way):
 
 
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
-def test_results_have_the_order_in_memory_of_what_they_belong_to():
+def test_results_have_the_memory_layout_of_their_operands():
     case = Case((2, 3, 1, 16, 24), packed=True)
     for result in case.results(compiled_attention)[0::2]:
         assert result.transpose(0, 2, 1, 3).flags.c_contiguous
@@ -184,7 +184,7 @@ def test_queries_that_see_no_key_give_zeros(way):
     assert not log_sums[0, 0, 32:].any()
 
 
-def test_masks_that_hide_the_first_tiles_and_large_numbers_that_hide_keys(way):
+def test_masks_hiding_first_tiles_and_large_negative_masks(way):
     case = Case((1, 2, 1, 40, 200), mask="float")
     case.mask[:] = 0
     case.mask[0, 0, :, :150] = -np.inf
@@ -237,7 +237,7 @@ def test_infinities_and_nan(way):
         assert np.isfinite(y[0, 0, :64]).all()
 
 
-def test_few_queries_and_values_of_no_width_are_not_for_machine_code():
+def test_few_queries_or_zero_width_values_use_the_fallback():
     case = Case((4, 4, 1, 4, 512), (32, 32))
     assert not compiled_attention.takes(case.q, case.v)
     check(case.results(attention), case.expected())
@@ -366,7 +366,7 @@ def test_derivatives_of_machine_code(mask):
         np.testing.assert_allclose(whole[1], attend(-own[0], *own[1:]), atol=1e-12)
 
 
-def test_gradients_of_masks_are_made_for_those_who_want_them():
+def test_mask_gradients_are_computed_only_on_request():
     arrays = [np.random.default_rng(i).standard_normal((1, 2, 8, 4)) for i in range(3)]
     q, k, v = (ef.tensor(x, dtype="float32") for x in arrays)
     bias = ef.zeros((8, 8))

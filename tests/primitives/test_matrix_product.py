@@ -144,7 +144,7 @@ def test_no_type_depends_on_threads(types):
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
-def test_what_is_not_finite_stays_in_its_row_and_column(wrong, name):
+def test_nonfinite_values_stay_in_their_row_and_column(wrong, name):
     a, b = np.ones((70, 80), dtype_of(name)), np.ones((80, 90), dtype_of(name))
     a[69, 79], b[0, 89] = wrong, 0.0
     out = matrix_product.multiply(a, b, np.empty((70, 90), dtype_of(name)))
@@ -214,7 +214,7 @@ def fails(types=TYPES[0], shape=(70, 1100, 90), layout="straight"):
 
 
 @pytest.mark.parametrize("types", [TYPES[0], TYPES[2], TYPES[6]], ids="-".join)
-def test_a_kernel_that_forgets_what_it_summed_before_is_found(monkeypatch, compiled_anew, types):
+def test_kernel_that_drops_partial_sums_is_detected(monkeypatch, compiled_anew, types):
     monkeypatch.setattr(writers.ProductWriter, "_with_parts_before", lambda self, sums, *_: sums)
     fails(types)
 

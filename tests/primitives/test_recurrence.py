@@ -133,7 +133,7 @@ def test_any_size(cell, size, given, reverse):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_what_is_kept_changes_nothing(cell):
+def test_keeping_intermediates_does_not_change_results(cell):
     case = Case(cell, (6, 4, 3, 40), given="b")
     for a, b in zip(case.forward(False), case.forward(), strict=False):
         assert a.tobytes() == b.tobytes()

@@ -72,7 +72,7 @@ def test_bits_do_not_depend_on_threads(shape, order):
 
 
 @pytest.mark.parametrize("order", "CF")
-def test_what_is_not_finite_stays_in_its_row(order):
+def test_nonfinite_values_stay_in_their_row(order):
     a = np.asarray(drawn(0, (37, 45), "float32"), order=order)
     a[5, 7], a[20, 44] = np.nan, np.inf
     b = np.abs(drawn(1, (45, 2), "float32"))

@@ -207,7 +207,7 @@ def test_threads_that_come_and_go_have_their_names():
     assert p.accounted == pytest.approx(own) and p.other == pytest.approx(p.seconds - own)
 
 
-def test_threads_at_once_are_told_apart():
+def test_concurrent_threads_are_profiled_separately():
     ready = threading.Barrier(4)
 
     def work():
@@ -298,7 +298,7 @@ def test_profiles_may_overlap():
     assert counts(second) == {"tanh": 1, "sin": 1}
 
 
-def test_an_exception_ends_it_with_what_there_was():
+def test_exception_ends_the_profile_and_keeps_events():
     with pytest.raises(ZeroDivisionError), ef.profile() as p:
         ef.exp(X)
         raise ZeroDivisionError

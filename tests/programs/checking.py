@@ -28,7 +28,7 @@ TEN_DIGITS = re.compile(r"\d{10}")  # in a call: float32 rounds away additions t
 UNBOUNDED = "how often the body may run"
 """The error of an eager tape, which goes through loops over values that were watched before."""
 NUMPY_ERRORS = ArithmeticError, LookupError, TypeError, ValueError
-"""What a program without eagerflow raises where eager code raises an EagerflowError."""
+"""Errors of a program without eagerflow where eager code raises an EagerflowError."""
 DEFECTIVE_PLAN = ("is used before it is computed", "is missing from")
 """Messages of errors that are never refusals."""
 

@@ -53,7 +53,7 @@ os._exit(0)
 """
 
 
-def test_shared_memory_is_released_by_processes_without_exit_handlers():
+def test_shared_memory_is_released_without_exit_handlers():
     command = [sys.executable, "-c", SHARED_MEMORY]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[0. 2. 0.]\n"

@@ -134,7 +134,7 @@ def test_one_persistent_tape_gives_second_derivatives_of_a_rule():
     assert float(tape.gradient(first, x)) == pytest.approx(4 * np.exp(1.0), rel=1e-5)
 
 
-def test_a_shared_argument_of_a_batched_rule_has_the_sum_of_gradients():
+def test_unbatched_argument_of_custom_rule_sums_gradients():
     @ef.custom_gradient
     def product(a, b):
         return a * b, lambda g: (g * b, g * a)
@@ -207,7 +207,7 @@ def test_a_gradient_of_another_shape_is_refused():
 
 @pytest.mark.parametrize("policy", [None, "contractions"])
 @pytest.mark.parametrize("captured", [False, True])
-def test_a_checkpoint_trains_what_is_read_inside(policy, captured):
+def test_checkpoint_has_gradients_of_variables_read_inside(policy, captured):
     dense = ef.nn.Dense(2)
     dense(ef.ones((3, 2)))
     v = ef.Variable([1.0, 2.0])
@@ -244,7 +244,7 @@ def test_a_checkpoint_keeps_contractions_beside_recurrences(kind, captured):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-6)
 
 
-def test_a_checkpoint_returns_arguments_integers_and_other_objects():
+def test_checkpoint_returns_arguments_integers_and_objects():
     w = ef.tensor([1.0, 3.0])
     with ef.GradientTape() as tape:
         tape.watch(w)
@@ -308,7 +308,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_a_batch_computes_what_each_example_does(name):
+def test_vmap_matches_each_example(name):
     f, args = BATCHES[name]
     args = [ef.tensor(a) for a in args]
     wanted = [float(f(*[a[i] for a in args])) for i in range(len(args[0]))]
@@ -389,7 +389,7 @@ WORK = {
 }
 
 
-def test_an_error_of_a_handler_comes_out_of_what_is_traced():
+def test_signal_handler_error_propagates_from_tracing():
     def handler(signum, frame):
         raise TimeoutError("late")
 
@@ -410,7 +410,7 @@ def test_an_error_of_a_handler_comes_out_of_what_is_traced():
 
 
 @pytest.mark.parametrize("kind", [TypeError, ValueError])
-def test_an_error_of_a_handler_is_not_taken_for_one_of_an_argument(kind):
+def test_signal_handler_error_is_not_taken_for_argument_error(kind):
     class Strange:
         """An array whose protocols are interrupted."""
 
@@ -468,7 +468,7 @@ def test_a_handler_raises_its_own_error(name):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", WORK)
-def test_what_a_handler_assigns_is_no_part_of_what_it_interrupts(name):
+def test_signal_handler_assignments_stay_out_of_traces(name):
     count, calls, over = ef.Variable(0, trainable=False), [], []
 
     def handler(signum, frame):
@@ -515,7 +515,7 @@ KEEPING = {  # what gives the very values of its function
 
 @pytest.mark.parametrize("kind", CALLABLES)
 @pytest.mark.parametrize("transform", KEEPING)
-def test_whatever_can_be_called_is_transformed(kind, transform):
+def test_any_callable_is_transformed(kind, transform):
     f, x = KEEPING[transform](CALLABLES[kind]), ef.tensor([[0.5, -1.0]])
     wanted = np.tanh(x.numpy()) * 2
     with ef.GradientTape() as tape:

@@ -89,7 +89,7 @@ def test_how_they_look(dim, shown):
     assert repr(dim) == str(dim) == shown
 
 
-def test_what_is_not_known_is_refused():
+def test_questions_about_unknown_sizes_are_refused():
     for question in (
         lambda: n < 3,
         lambda: n > 3,

@@ -49,7 +49,7 @@ def test_a_large_tensor_fits_one_screen(rank):
     assert f"shape={shape}" in lines[-1]
 
 
-def test_symbols_show_what_is_known():
+def test_repr_of_symbolic_tensors_shows_known_parts():
     seen = []
     ef.vmap(lambda x: (seen.append(repr(x)), x)[1])(ef.ones((3, 2)))
     assert seen == ["Tensor(<symbolic>, shape=(2,), float32, cpu:0)"]

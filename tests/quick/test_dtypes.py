@@ -167,7 +167,7 @@ def test_names_and_types():
     "junk",
     ["float", "object", "", object, str, None, [], {}, 3, "f", np.dtype("M8[s]"), b"float32"],
 )
-def test_what_is_no_dtype_is_refused(junk):
+def test_invalid_dtypes_are_refused(junk):
     with pytest.raises(DTypeError, match="is not a dtype") as caught:
         as_dtype(junk)
     assert "bfloat16" in caught.value.expected

@@ -106,7 +106,7 @@ def test_labels_are_kept_from_either_side(x):
         assert found.data.tolist() == expected
 
 
-def test_a_gradient_passes_through_what_a_foreign_class_computes():
+def test_gradients_pass_through_foreign_classes():
     labelled = Labelled(np.array([4.0, 5.0, 6.0], np.float32), "m")
     assert ef.grad(lambda x: (x * labelled).data.sum())(X).tolist() == [4.0, 5.0, 6.0]
     product = ef.function(lambda x: (x * Labelled(x + 1.0, "m")).data)

@@ -111,7 +111,7 @@ def test_the_users_own_gradient_is_called_once():
     assert found[0] == 0.0 and found[1] > 0 and called == [1, 1]
 
 
-def test_sources_without_a_path_are_told_after_a_way_back():
+def test_unconnected_sources_are_reported_after_a_backward_pass():
     x, other = ef.tensor([0.0, 4.0]), ef.tensor([1.0, 2.0])
     with ef.GradientTape(persistent=True) as tape:
         tape.watch([x, other])

@@ -59,7 +59,7 @@ def test_the_short_way_is_taken(monkeypatch):
         entries(lambda x: x.sum(axis=[1]), 1)
 
 
-def test_equal_attributes_of_other_types_are_told_apart():
+def test_equal_attributes_of_different_types_are_distinguished():
     for axis, kept in ((1, 1), (1, True), (0, 0), (0, False)):
         found, *_ = entries(lambda x, a=axis, k=kept: ef.max(x, axis=a, keepdims=k), 2)
         assert found[1]["keepdims"] is bool(kept) and type(found[1]["axis"]) is type(axis)
@@ -81,7 +81,7 @@ def test_calls_that_fail_explain_and_are_not_kept():
         assert len(tape._entries) == 1
 
 
-def test_values_that_nobody_watches_have_no_entry():
+def test_unwatched_values_are_not_recorded():
     with ef.GradientTape() as tape:
         for _ in range(3):
             assert ef.tensor(VALUES).sum(axis=1).shape == (3,)

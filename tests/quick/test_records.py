@@ -36,7 +36,7 @@ def test_places_names_and_defaults():
 @pytest.mark.parametrize(
     ("args", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"z": 1}), ((1, 2), {"y": 2})]
 )
-def test_what_does_not_fit_is_refused(args, named):
+def test_mismatched_arguments_are_refused(args, named):
     with pytest.raises(TypeError, match="Point"):
         Point(*args, **named)
 
@@ -52,7 +52,7 @@ def test_frozen_ones_are_values():
     assert pickle.loads(pickle.dumps(Point(4))) == Point(4) == copy.deepcopy(Point(4))
 
 
-def test_what_changes_is_each_records_own():
+def test_mutable_fields_are_not_shared_between_records():
     one, two = Counter(1), Counter(1)
     one.seen.append(3)
     one.cache["a"] = 1

@@ -34,7 +34,7 @@ def test_one_shot_tape_lets_go_and_says_so():
         tape.gradient(y, x)
 
 
-def test_persistent_tape_gives_gradients_again_and_of_intermediates():
+def test_persistent_tape_gradients_repeat_and_of_intermediates():
     x = ef.tensor(X)
     with ef.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -134,7 +134,7 @@ def _break_with_stop(x):
         (_break_with_stop, "stop_gradient"),
     ],
 )
-def test_missing_gradient_tells_where_the_path_breaks(function, words):
+def test_missing_gradient_reports_where_the_path_breaks(function, words):
     x = ef.tensor(X)
     with ef.GradientTape() as tape:
         tape.watch(x)
@@ -146,7 +146,7 @@ def test_missing_gradient_tells_where_the_path_breaks(function, words):
     assert f"{__file__}:{line}" in str(error.value)
 
 
-def test_why_tells_the_path():
+def test_why_explains_the_path():
     x = ef.tensor(X)
     with ef.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -157,7 +157,7 @@ def test_why_tells_the_path():
     assert "not watched" in tape.why(z, ef.tensor(X))
 
 
-def test_memory_counts_what_is_kept_by_line():
+def test_memory_report_counts_kept_values_by_line():
     x = ef.tensor(np.ones((100, 100)))
     with ef.GradientTape() as tape:
         tape.watch(x)
@@ -201,7 +201,7 @@ def test_tape_cannot_be_entered_twice():
         pass
 
 
-def test_gradient_of_what_was_not_computed_from_the_source():
+def test_gradient_of_unconnected_target_is_refused():
     x = ef.tensor(X)
     with ef.GradientTape() as tape:
         tape.watch(x)

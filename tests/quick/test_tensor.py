@@ -52,7 +52,7 @@ ALL = sorted(STANDARD | FLOAT8, key=str)
     ],
     ids=repr,
 )
-def test_what_tensors_are_made_from(values, dtype, shape):
+def test_tensors_from_supported_values(values, dtype, shape):
     for make in (ef.tensor, ef.asarray):
         t = make(values)
         assert (t.dtype.name, t.shape, t.ndim, t.size) == (
@@ -99,7 +99,7 @@ def test_each_dtype_by_name_and_object(dtype):
     ],
     ids=repr,
 )
-def test_what_tensors_are_not_made_from(values, error, words):
+def test_tensors_from_unsupported_values_are_refused(values, error, words):
     for make in (ef.tensor, ef.asarray):
         with pytest.raises(error, match=words) as caught:
             make(values)
@@ -205,7 +205,7 @@ def test_python_numbers():
         (lambda: f"{T:.2f}", ShapeError, "is for one element"),
     ],
 )
-def test_what_only_one_element_can_do(call, error, words):
+def test_unsupported_conversions_of_tensors_are_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
@@ -240,7 +240,7 @@ def test_iteration_and_membership():
     assert list(T[:0]) == []
 
 
-def test_comparison_with_what_is_no_number():
+def test_comparison_with_non_numbers():
     assert (T == None) is False  # noqa: E711
     assert (T != None) is True  # noqa: E711
     assert (T == "a") is False
@@ -381,7 +381,7 @@ def test_reading_from_many_threads():
 
 
 @pytest.mark.parametrize("make", [ef.tensor, ef.Variable])
-def test_what_has_no_axes_is_no_iterable(make):
+def test_zero_dimensional_tensors_are_not_iterable(make):
     """Other libraries ask so whether it is a number: ``np.iterable``, SciPy's root finders."""
     number = make(2.0)
     for ask in (iter, len, list):

@@ -138,7 +138,7 @@ def test_a_recorder_does_not_leak_into_another_thread():
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]
 
 
-def test_ops_without_recorder_are_right_while_another_thread_records():
+def test_unrecorded_ops_are_correct_while_other_threads_record():
     stop, recorded = threading.Event(), threading.Event()
 
     def record(i):

@@ -1,4 +1,4 @@
-"""What the tests of the disk cache share: a home of their own, the warnings given, children."""
+"""Helpers of the tests of the disk cache: a home of their own, the warnings given, children."""
 
 import hashlib
 import itertools
@@ -104,7 +104,7 @@ def age(path, seconds):
 
 
 def in_child(function):
-    """Starts a forked child; a function that waits for what ``function`` returns there."""
+    """Starts a forked child; returns a function that waits for the result of ``function``."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -128,7 +128,7 @@ def in_child(function):
 
 
 def within(seconds, function):
-    """What a function returns; it fails where it takes too long, instead of hanging."""
+    """The result of a function; fails instead of hanging if it takes too long."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
     thread.start()

@@ -149,7 +149,7 @@ def test_no_op_allocates_beside_the_books(monkeypatch, no_collections, name):
     assert checked or views, "no sample has shown that the op is limited"
 
 
-def test_what_is_not_ours_does_not_count(limit):
+def test_foreign_memory_is_not_counted(limit):
     limit(MB)
     before = ef.memory_stats()["bytes_in_use"]
     mine = np.ones(5 * MB)

@@ -54,7 +54,7 @@ def test_older_kernels_give_way():
     assert run() == ["Haswell", "True", "SkylakeX", "None"]
 
 
-def test_who_sets_a_core_type_keeps_its_kernels():
+def test_core_type_set_by_the_user_is_kept():
     found = run("os.environ['OPENBLAS_CORETYPE'] = 'Haswell'")
     assert found == ["Haswell", "False", "Haswell", "Haswell"]
 
@@ -68,7 +68,7 @@ def test_nothing_changes_while_other_threads_may_multiply():
     assert run(start) == ["Haswell", "False", "Haswell", "None"]
 
 
-def test_what_was_not_asked_for_is_taken_back():
+def test_unexpected_core_type_is_reset():
     asked = "blas.AVX512_KERNELS = 'Nehalem'; blas.kernels = lambda: 'Haswell'"
     assert run(asked)[1:3] == ["False", "Haswell"]
 

@@ -115,7 +115,7 @@ def test_blocks_beyond_the_bound_are_not_kept():
     assert pool.stats()["bytes_kept"] == 0
 
 
-def test_no_system_tells_its_memory(monkeypatch):
+def test_default_limit_if_memory_size_is_unknown(monkeypatch):
     monkeypatch.delattr(os, "sysconf")
     assert buffers.memory_of_machine() is None
     assert buffers.default_kept_limit() == 1 << 30

@@ -307,7 +307,7 @@ class ReturnsEarly(BufferPool):
 
 
 @pytest.mark.parametrize("wrong", [ReturnsTwice, ReturnsEarly])
-def test_the_check_finds_memory_lent_twice(wrong):
+def test_check_detects_memory_allocated_twice(wrong):
     with pytest.raises(Fault, match="overwritten"):
         play(wrong(), 0)
 

@@ -42,7 +42,7 @@ from tests.runtime.cache_tools import (
 @pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize("key", ["", "a", "k" * 100_000, "σ × 2\n\0", "\ud800 alone"])
 @pytest.mark.parametrize("content", [b"", b"\0", random.Random(1).randbytes(100_000)])
-def test_what_was_stored_is_loaded(folder, key, content):
+def test_stored_entries_are_loaded(folder, key, content):
     objects = ObjectCache(folder)
     assert objects.load(key) is None
     objects.store(key, b"old")
@@ -356,7 +356,7 @@ def test_a_folder_in_place_of_a_file(folder, told):
 @pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize("mode", [0o020, 0o002, 0o022])
 @pytest.mark.parametrize("which", ["folder", "file"])
-def test_what_others_may_write_is_refused(folder, told, which, mode):
+def test_entries_writable_by_other_users_are_refused(folder, told, which, mode):
     objects = ObjectCache(folder)
     objects.store("key", b"content")
     path = folder if which == "folder" else entry(folder, "key")
@@ -388,7 +388,7 @@ def seen_as_foreign(monkeypatch, path):
 @posix
 @pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize("which", ["folder", "file"])
-def test_what_belongs_to_others_is_refused(monkeypatch, folder, told, which):
+def test_entries_owned_by_other_users_are_refused(monkeypatch, folder, told, which):
     objects = ObjectCache(folder)
     objects.store("key", b"content")
     with monkeypatch.context() as patch:
@@ -403,7 +403,7 @@ def test_what_belongs_to_others_is_refused(monkeypatch, folder, told, which):
 
 @posix
 @pytest.mark.parametrize("put", [put_link, os.mkfifo])
-def test_what_others_put_here_is_not_deleted(monkeypatch, folder, put):
+def test_files_of_other_users_are_not_deleted(monkeypatch, folder, put):
     folder.mkdir(0o700)
     put(entry(folder, "key"))
     seen_as_foreign(monkeypatch, entry(folder, "key"))

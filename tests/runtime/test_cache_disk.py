@@ -119,7 +119,7 @@ def test_folders_that_no_system_has(tmp_path, told, name):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a folder in which nobody can make another")
-def test_a_folder_that_nobody_can_make(told):
+def test_folder_that_cannot_be_created(told):
     objects = ObjectCache("/proc/eagerflow/kernels")
     objects.store("key", b"content")
     assert objects.load("key") is None
@@ -395,7 +395,7 @@ def test_a_limit_that_is_none(monkeypatch, folder, told, value):
 
 
 @pytest.mark.parametrize(("megabytes", "kept"), [("0", False), ("0.001", False), ("0.003", True)])
-def test_what_passes_the_limit_alone_is_not_kept(monkeypatch, folder, megabytes, kept):
+def test_entry_larger_than_the_limit_is_not_kept(monkeypatch, folder, megabytes, kept):
     objects = ObjectCache(folder)
     objects.store("old", b"content")
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", megabytes)

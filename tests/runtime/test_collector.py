@@ -25,5 +25,5 @@ assert gc.collect() >= 1  # what came later is collected as before
 """
 
 
-def test_what_is_there_is_out_of_later_collections():
+def test_existing_objects_are_frozen_for_the_collector():
     subprocess.run([sys.executable, "-c", APART], check=True)

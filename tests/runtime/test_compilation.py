@@ -55,7 +55,7 @@ def test_a_thread_of_the_pool_begins():
     assert names == ["eagerflow-0"]
 
 
-def test_what_none_has_begun_with_is_made_by_who_asks(busy_pool):
+def test_pending_compilation_runs_in_the_requesting_thread(busy_pool):
     made = []
     several = [Compilation(lambda i=i: made.append(i) or bytes([i])) for i in range(3)]
     assert several[1].content() == b"\x01"
@@ -67,7 +67,7 @@ def test_what_none_has_begun_with_is_made_by_who_asks(busy_pool):
     assert not compilation._waiting
 
 
-def test_who_waits_makes_others():
+def test_waiting_thread_compiles_other_pending_code():
     """The one that the pool's thread is at ends only when the next one has been made."""
     begun, other_made = threading.Event(), threading.Event()
 
@@ -83,7 +83,7 @@ def test_who_waits_makes_others():
     assert other.content() == b"other"
 
 
-def test_an_error_is_raised_to_who_asks():
+def test_compilation_error_is_raised_to_the_requester():
     tried = threading.Semaphore(0)
 
     def fail():
@@ -101,7 +101,7 @@ def test_an_error_is_raised_to_who_asks():
     assert after.content() == b"next"
 
 
-def test_alone_all_is_made_by_who_asks():
+def test_single_thread_compiles_in_the_requesting_thread():
     threads.set_thread_count(1)
     made = []
     one = Compilation(lambda: made.append(threading.get_ident()) or b"code")
@@ -125,7 +125,7 @@ def test_an_exception_at_any_bytecode_leaves_it_to_be_made():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_child_makes_what_stayed_behind():
+def test_forked_child_compiles_unfinished_code():
     begun, may_end = threading.Event(), threading.Event()
     home = os.getpid()
 
@@ -205,7 +205,7 @@ def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
 
 
 @compiler
-def test_what_hides_the_function_compiles_as_well(monkeypatch):
+def test_compilation_without_the_emitter_gives_the_same_code(monkeypatch):
     wanted = machine_code.compile_object(text(3))
     monkeypatch.setattr(machine_code, "_emitter", lambda: None)
     assert machine_code.compile_object(text(3)) == wanted

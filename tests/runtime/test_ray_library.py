@@ -21,7 +21,7 @@ NEAR = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @pytest.mark.parametrize("near", [True, False])
-def test_processes_are_told_the_kernels_of_products(monkeypatch, near):
+def test_blas_core_type_is_passed_to_processes(monkeypatch, near):
     if not blas.kernels():
         pytest.skip("NumPy computes products with another library than OpenBLAS")
     monkeypatch.delenv(blas.CORE_TYPE, raising=False)
@@ -74,7 +74,7 @@ def test_the_address_says_whether_a_cluster_is_of_this_machine(
 
 @needs_ray
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_what_is_started_here_is_of_this_machine(monkeypatch, started, start):
+def test_local_ray_cluster_is_marked_as_near(monkeypatch, started, start):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     start("10.7.0.1:6398")
     start(None)

@@ -46,7 +46,7 @@ class Ends:
         return self.incoming.array(place, array.shape, array.dtype), place
 
 
-def test_what_was_made_there_is_not_copied():
+def test_arrays_in_shared_memory_are_not_copied():
     made = empty(X.shape, F4)
     made[...] = X
     found, place = Ends().passed(made)
@@ -107,7 +107,7 @@ def test_an_array_that_its_owner_or_one_of_two_readers_has_stays():
     assert place.begin in {one.passed(X * 3)[1].begin for _ in range(4)}
 
 
-def test_what_is_kept_is_copied_out():
+def test_kept_arrays_are_copied_out_of_shared_memory():
     ends = Ends()
     found, first = ends.passed(X)
     kept = settled(found[10:20])
@@ -265,7 +265,7 @@ def test_another_process_reads_and_gives_back_or_dies(own, kill):
         theirs.close()
 
 
-def test_a_loan_that_was_given_back_and_lent_again_does_not_end_with_its_first_holder(own):
+def test_reused_loan_survives_its_first_receiver(own):
     dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     one, two = Outgoing(dead.pid), Outgoing(os.getpid())
     made = empty(X.shape, F4)
@@ -279,7 +279,7 @@ def test_a_loan_that_was_given_back_and_lent_again_does_not_end_with_its_first_h
     assert own.memory[place.loan] == 1
 
 
-def test_what_was_lent_to_who_never_got_the_file_ends_with_it(own):
+def test_loans_of_a_dead_receiver_are_released(own):
     """As where the message that was to bring both could not be sent."""
     dead = subprocess.Popen([sys.executable, "-c", "0"])
     dead.wait()

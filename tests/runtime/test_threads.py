@@ -104,7 +104,7 @@ def test_a_forked_child_has_a_pool_of_its_own(count):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
-def test_an_interrupt_is_raised_when_calls_that_have_begun_have_ended():
+def test_interrupt_is_raised_after_running_calls_finish():
     # They write into arrays that are gone once run() has returned.
     assert threading.current_thread() is threading.main_thread()
     started, ended = threading.Event(), []

@@ -1,6 +1,6 @@
 """Frames of HTTP/2 as a client of gRPC sends them, for clients that send them slowly.
 
-Sources: RFC 9113 (frames) and RFC 7541 (headers, here as literals that nobody is to keep).
+Sources: RFC 9113 (frames) and RFC 7541 (headers, here as literals that are not to be indexed).
 """
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -34,5 +34,5 @@ def begun_call(path):
 
 
 def _text(text):
-    assert len(text) < 127  # so that one byte tells it
+    assert len(text) < 127  # so that one byte encodes it
     return bytes([len(text)]) + text.encode()

@@ -70,7 +70,7 @@ def put_models(folder):
 
 
 class Sender:
-    """Sends what chance makes, and keeps what was answered as it must not be."""
+    """Sends random requests, and keeps invalid answers."""
 
     def __init__(self, server, seed):
         self.server = server
@@ -115,7 +115,7 @@ class Sender:
         await connection.end()
 
     async def _valid(self, connection):
-        """A valid request has its answer, whatever came before on the connection."""
+        """A valid request has its answer, independent of earlier requests on the connection."""
         status, _, body = await connection.exchange(ROW)
         if status != 200 or json.loads(body) != ROW_ANSWER:
             self.fault("a valid request", status, body)
@@ -125,7 +125,7 @@ class Sender:
         self.counts["valid"] += 2
 
     def _check(self, asked, status, headers, body):
-        """A status that may be, and words that say what is wrong."""
+        """Check that the status is allowed and that errors have a message."""
         self.counts[asked.kind, status] += 1
         if status not in HTTP_STATUS:
             self.fault(asked, status, body[:300])
@@ -134,7 +134,7 @@ class Sender:
             self.fault(asked, status, "no words", body[:300])
 
     async def _send_part(self, asked):
-        """Send what may be no whole request on a connection of its own."""
+        """Send a possibly incomplete request on a connection of its own."""
         reader, writer = await asyncio.open_connection(self.server.host, self.server.port)
         try:
             writer.write(asked.data)
@@ -172,7 +172,7 @@ class Sender:
         return answer
 
     async def _stream(self, asked):
-        """Each part of a stream has an answer of its own, whatever the others are."""
+        """Each part of a stream has an answer of its own, independent of the others."""
         method = self._channel.stream_stream(
             f"/{SERVICE}/ModelStreamInfer",
             lambda data: data,
@@ -189,7 +189,7 @@ class Sender:
 
 @contextlib.contextmanager
 def serving(folder):
-    """A server of all models; its log must not tell of a failure."""
+    """A server of all models; its log must not report a failure."""
     models, config = folder / "models", folder / "serve.toml"
     put_models(models)
     config.write_text(CONFIG)
@@ -251,7 +251,7 @@ async def _rpc_median(server, most, goes_on=lambda: True):
 
 
 async def _drip(address, parts, opened):
-    """Send the first part, then one a second; what the server says before it ends the connection.
+    """Send the first part, then one a second; returns the server's output until it disconnects.
 
     The address is that of the server.
     """
@@ -292,7 +292,7 @@ def _slow_grpc():
 
 
 async def _slow_senders(address, kinds, measured, count):
-    """The medians alone and beside so many slow senders, and what these are told, by kind."""
+    """The medians without and with slow senders, and the answers to these, by kind."""
     plain = await measured(300)
     opened = asyncio.Semaphore(0)
     slow = [

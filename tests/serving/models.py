@@ -1,4 +1,4 @@
-"""Small models in files, whose answers tell which version gave them, and calls of servers."""
+"""Small models in files, whose answers identify their version, and calls of servers."""
 
 import http.client
 import json

@@ -66,7 +66,7 @@ def framed(method, path, body=b"", headers=()):
 
 
 def written(told):
-    """JSON, with what Python's own writer refuses."""
+    """JSON, with values that Python's own writer refuses."""
     text = json.dumps(told).replace(f'"{DEEP}"', "[" * 5000 + "]" * 5000)
     return text.replace(f'"{DIGITS}"', "9" * 5000).encode()
 
@@ -239,7 +239,7 @@ def of_json(chance):
 
 
 def of_stream(chance):
-    """A generation that is told as events; where it begins, its length is not known."""
+    """A generation that is streamed as events; at its start, its length is not known."""
     _, told = next(row for row in JSON_REQUESTS if row[0].endswith("/generate"))
     data = framed("POST", "/v2/models/gpt/generate_stream", written(mutated(chance, told)))
     return Asked("stream", data, whole=False)

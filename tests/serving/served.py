@@ -17,7 +17,7 @@ START_SECONDS = 60.0
 class ServerProcess:
     """``eagerflow serve`` with these words, on free ports; a context manager that ends it.
 
-    What it prints is in the file ``log``.
+    Its output is in the file ``log``.
     """
 
     def __init__(self, log, *words):
@@ -41,7 +41,7 @@ class ServerProcess:
         return self
 
     def _wait(self):
-        """Wait until it tells where it listens."""
+        """Wait until it prints its addresses."""
         end = time.monotonic() + START_SECONDS
         while not (told := re.search(r"http://[\d.]+:(\d+)\ngRPC on [\d.]+:(\d+)\n", self.log())):
             assert self.process.poll() is None and time.monotonic() < end, self.log()[-3000:]

@@ -1,8 +1,8 @@
 """A server under load, while versions come, break and go, and workers are killed.
 
 ``python -m tests.serving.soak --requests 1000000`` runs it at full size. Every request has an id in
-its own input, and the answer tells which version computed it: what is lost, doubled, mixed or
-wrong is found.
+its own input, and the answer identifies the version: answers that are lost, doubled, mixed or
+wrong are found.
 """
 
 import argparse
@@ -33,7 +33,7 @@ EDITIONS = 4  # a version's file can be replaced: another edition of the same nu
 BASE = 1000.0
 RADIX = 4096  # ids are two numbers, so that all is exact in float32
 EFFECT_SECONDS = 120.0
-SIDE = (1, 2, 3)  # the versions of a model of which the configuration says who answers
+SIDE = (1, 2, 3)  # the versions of a model whose answering version is configured
 KINDS = ("row", "rows", "columns", "many", "json", "binary", "grpc", "named", "late", "side")
 WEIGHTS = (20, 15, 10, 1, 15, 15, 15, 4, 1, 4)
 
@@ -67,7 +67,7 @@ def broken(kind, data):
 
 
 class Load:
-    """Requests by id, and what was found wrong in their answers.
+    """Requests by id, and the errors found in their answers.
 
     ``good`` are the codes that may answer, ``floor`` the version that answers at least, ``side``
     the versions that may answer for the model of this name.
@@ -166,7 +166,7 @@ class Load:
         return [("authorization", f"Bearer {self.token}")]
 
     async def _predict(self, connection, kind, inputs, floor):
-        """Status, and numbers or an error, by TensorFlow Serving's API, which tells no version."""
+        """Status, and numbers or an error, by TensorFlow Serving's API, which has no version."""
         key, found = ("inputs", "outputs") if kind == "columns" else ("instances", "predictions")
         place = f"/versions/{floor}" if kind == "named" else ""
         body = json.dumps({key: inputs.tolist()}).encode()
@@ -242,7 +242,7 @@ class Load:
 
 
 class Disturber:
-    """What happens to a server meanwhile; each change waits for its effect."""
+    """Changes of a server under load; each one waits for its effect."""
 
     def __init__(self, server, folder, load, chance):
         self.server, self.load, self.chance = server, load, chance
@@ -306,7 +306,7 @@ class Disturber:
                 await asyncio.sleep(self.chance.uniform(0.0, 0.2))
 
     async def breaks(self):
-        """A version that is none: it is told of, and never answers."""
+        """Add a broken version, which is reported and never answers."""
         kind = self.chance.choice(("garbage", "cut", "test", "signature", "gone"))
         self.number, self.edition = self.number + 1, 0
         code = self.number * EDITIONS
@@ -376,7 +376,7 @@ class Disturber:
         self.load.side = {pinned}
 
     async def _pinned(self, token):
-        """Who answers for the side model; None where the token is not good yet."""
+        """The pinned version of the side model; None if the token is not valid yet."""
         path, headers = "/v2/repository/models/side/traffic", [("authorization", f"Bearer {token}")]
         connection = Connection(self.server.host, self.server.port)  # idle ones would be ended
         status, told = await connection.json("GET", path, headers=headers)
@@ -385,7 +385,7 @@ class Disturber:
 
 
 def plan(chance, swaps, breaks, kills, reloads):
-    """What happens, in which order."""
+    """The changes in random order."""
     names = ["swap"] * swaps + ["breaks"] * breaks + ["kills_worker"] * kills + ["reload"] * reloads
     chance.shuffle(names)
     return names

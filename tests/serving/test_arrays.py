@@ -111,7 +111,7 @@ GOOD = npy(np.ones((1, 3), "float32"))
         header("-" * 9000 + "1"),
     ],
 )
-def test_what_is_no_array(body):
+def test_malformed_npy_is_refused(body):
     with pytest.raises(EagerflowError):
         request(body, NPY, ONE, {}, MOST)
 
@@ -124,7 +124,7 @@ def archive(*parts, method=zipfile.ZIP_DEFLATED):
     return file.getvalue()
 
 
-def test_what_decompresses_to_too_much_is_not_decompressed():
+def test_npz_bomb_is_refused():
     bomb = archive(("x.npy", npy(np.zeros(8 << 20, "uint8"))))
     assert len(bomb) < 20_000
     with pytest.raises(TooLargeError, match="decompressed"):
@@ -175,7 +175,7 @@ def test_sizes_that_lie_give_no_more_than_they_say(monkeypatch):
         ),
     ],
 )
-def test_what_is_no_archive(body):
+def test_malformed_npz_is_refused(body):
     with pytest.raises(EagerflowError):
         found = request(body, NPZ, ONE, {}, MOST)
         ONE.ordered(found.inputs)

@@ -56,7 +56,7 @@ def test_joined_is_as_alone(sizes, slow, max_rows):
     assert batcher.running == 0
 
 
-def test_what_waits_is_one_batch_of_a_size_with_a_plan():
+def test_waiting_requests_form_one_batch_of_a_planned_size():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(8))
 
@@ -153,7 +153,7 @@ def test_late_busy_and_leaving_requests_are_refused():
     assert (batcher.statistics().success, batcher.statistics().fail) == (2, 1)
 
 
-def test_who_comes_first_is_a_matter_of_priority():
+def test_requests_are_served_by_priority():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(1))
     order = []
@@ -175,7 +175,7 @@ def test_who_comes_first_is_a_matter_of_priority():
     assert order == ["running", "a", "b", "c"]
 
 
-def test_whoever_has_gone_costs_nothing():
+def test_cancelled_request_is_not_computed():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(1))
     x = {"x": np.ones((1, 3), "float32")}

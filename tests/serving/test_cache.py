@@ -44,7 +44,7 @@ def test_equal_requests_are_computed_once():
     assert version.batches == [1] * 5
 
 
-def test_what_is_under_way_is_waited_for():
+def test_equal_requests_in_progress_are_shared():
     version = Watched(scaling(2), slow=True)
     answering = cached(version, max_rows=1)
 

@@ -50,7 +50,7 @@ def number(server, name):
 # HTTP --------------------------------------------------------------------------------------------
 
 
-def test_a_connection_beyond_the_limit_is_told_so(folder):
+def test_connection_over_the_limit_gets_503(folder):
     with serving(folder, max_connections=4, client_connections=4) as server, ExitStack() as stack:
         held = [stack.enter_context(opened(server)) for _ in range(4)]
         assert all("200 OK" in asked(one) for one in held)
@@ -88,7 +88,7 @@ def test_idle_connections_give_their_places_back(folder):
             assert "200 OK" in asked(other)
 
 
-def test_what_is_refused_does_not_stay(folder):
+def test_refused_connections_are_closed(folder):
     with serving(folder, max_connections=1, client_connections=1) as server, opened(server) as held:
         assert "200 OK" in asked(held)
         with ExitStack() as stack:  # more than have time to read, and none of them reads

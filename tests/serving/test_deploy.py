@@ -254,7 +254,7 @@ def test_a_roll_out_under_load_loses_and_mixes_nothing(deployed, place):
 
 
 @pytest.mark.soak
-def test_what_cannot_be_served_changes_nothing(deployed, place, tmp_path):
+def test_failed_deployment_changes_nothing(deployed, place, tmp_path):
     rolled(place, 2)
     port = place[1]
     with pytest.raises(ArgumentError, match=r"no file or folder .*none\.ef"):

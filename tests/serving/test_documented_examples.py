@@ -175,6 +175,6 @@ def test_numbers_that_json_does_not_know(call):
         ("half_plus_two:predict", "{instances", "not JSON"),
     ],
 )
-def test_what_is_wrong_is_told(call, path, body, words):
+def test_invalid_requests_get_an_error_message(call, path, body, words):
     told = call(path, body, 400)
     assert list(told) == ["error"] and words in told["error"], told

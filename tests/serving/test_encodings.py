@@ -35,12 +35,12 @@ def test_requests_are_read(client, encoding, body):
         ("deflate", b"", "it is cut off"),
     ],
 )
-def test_what_cannot_be_read(client, encoding, body, words):
+def test_undecodable_bodies_get_400(client, encoding, body, words):
     status, _, answer = client.call(PREDICT, body, {"content-encoding": encoding}, "POST")
     assert status == 400 and words in json.loads(answer)["error"]
 
 
-def test_what_would_be_too_large_is_not_made():
+def test_gzip_bomb_is_refused():
     bomb = gzip.compress(b"0" * (64 << 20))
     with pytest.raises(TooLargeError, match="1,000 bytes at most"):
         decoded(bomb, "gzip", 1000)

@@ -177,7 +177,7 @@ def test_prompts_and_sequences_take_turns():
     assert shapes[first : first + 32] == [(1, 4), (1, 1)] * 16
 
 
-def test_what_ends_frees_its_slot():
+def test_ended_generations_free_their_slots():
     batcher = batcher_of(rows=1, slow=True)
 
     async def go():

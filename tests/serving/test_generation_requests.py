@@ -174,7 +174,7 @@ def wait_for(condition):
 
 
 @pytest.mark.parametrize("kind", ["generate", "generate_stream"])
-def test_who_goes_frees_the_slot(server, kind):
+def test_client_disconnect_frees_the_slot(server, kind):
     batcher = batcher_in(server)
     body = json.dumps({"tokens": [1], "max_tokens": 1_000_000}).encode()
     head = f"POST /v2/models/hashing/{kind} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}"
@@ -226,7 +226,7 @@ def test_an_error_in_the_middle_is_an_event():
     assert len(sent) == 3
 
 
-def test_a_reader_who_stalls_holds_no_slot():
+def test_stalled_reader_holds_no_slot():
     closed = []
 
     async def events():

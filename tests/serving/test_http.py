@@ -58,7 +58,7 @@ ROUTES = [
         ("GET", "", "page", {}),
     ],
 )
-def test_a_path_leads_to_what_its_pattern_stands_for(method, path, target, named):
+def test_paths_are_routed_by_pattern(method, path, target, named):
     found = Router(ROUTES).find(method, path)
     assert (found.target, found.named) == (target, named)
 
@@ -70,7 +70,7 @@ def test_a_path_without_a_pattern_leads_nowhere(path):
     assert Router(ROUTES).find("POST", path) == (None, {}, ())
 
 
-def test_another_method_is_told_which_there_are():
+def test_wrong_method_reports_allowed_methods():
     found = Router(ROUTES).find("GET", "/v2/models/a/infer")
     assert found.target is None
     assert found.allowed == ("POST",)
@@ -147,7 +147,7 @@ def test_headers_and_queries_are_read_by_name():
 # Answers ------------------------------------------------------------------------------------------
 
 
-def test_an_answer_tells_its_length():
+def test_response_has_content_length():
     sent = []
 
     async def send(message):
@@ -159,7 +159,7 @@ def test_an_answer_tells_its_length():
     assert sent[1] == {"type": "http.response.body", "body": b"abc"}
 
 
-def test_servers_that_ask_are_told_of_begin_and_end():
+def test_lifespan_startup_and_shutdown_are_confirmed():
     asked = iter(["lifespan.startup", "lifespan.shutdown"])
     sent = []
 

@@ -74,7 +74,7 @@ def test_time_counts_from_when_a_request_was_due():
     assert (waited >= stop / 2).sum() >= 15
 
 
-def test_lost_connections_and_late_answers_are_told_and_others_go_on():
+def test_lost_connections_and_timeouts_are_counted():
     async def answer(writer, number):
         if number == 5:
             writer.transport.abort()
@@ -85,7 +85,7 @@ def test_lost_connections_and_late_answers_are_told_and_others_go_on():
     assert result.statuses == {"200": 28, "connection lost": 1, "no answer in time": 1}
 
 
-def test_what_is_no_answer_closes_the_connection():
+def test_malformed_response_closes_the_connection():
     async def answer(writer, number):
         writer.write(b"nonsense\r\n\r\n" if number == 0 else ANSWER % 200)
 

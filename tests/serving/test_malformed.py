@@ -28,7 +28,7 @@ def test_malformed_requests_have_typed_answers(served):
 
 
 @pytest.mark.soak
-def test_slow_senders_delay_nobody(served):
+def test_slow_senders_delay_no_other_clients(served):
     slow_senders(served)
 
 

@@ -27,7 +27,7 @@ def test_every_route_is_described(client):
     assert len(set(names)) == len(names)
 
 
-def test_answers_have_what_the_description_says(client):
+def test_responses_match_the_openapi_description(client):
     jsonschema = pytest.importorskip("jsonschema")
     bodies = {PREDICT: ROW, INFER: {"inputs": [X]}, "/v2/repository/index": {}}
     bodies["/v2/repository/models/scale/traffic"] = {"pinned": 1}

@@ -105,7 +105,7 @@ def test_the_example_is_one(tmp_path, monkeypatch):
         ("[models]\npath = '.'\n[models.x]\npath = 'x'", r"models.x.path.*a folder.*line 4"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, text, words):
+def test_configuration_errors_name_the_line(tmp_path, text, words):
     with pytest.raises(FileFormatError) as raised:
         Configuration.read(written(tmp_path, text))
     assert re.search(words, str(raised.value), re.DOTALL), raised.value
@@ -161,7 +161,7 @@ def test_models_change_while_requests_are_answered(tmp_path):
         assert not wrong, wrong[:2]
 
 
-def test_who_may_ask_what_it_may_cost_and_the_log_change_and_connections_stay(tmp_path, capfd):
+def test_reload_of_tokens_limits_and_log_keeps_connections(tmp_path, capfd):
     put_version(tmp_path / "models" / "scale", 1)
     old, new = "the old secret text", "the new secret text"
     tokens = written(tmp_path, old, "tokens")
@@ -283,7 +283,7 @@ def test_models_of_a_folder_have_tables(tmp_path):
 @pytest.mark.parametrize(
     "wrong", [{"grace": -1}, {"poll": 0}, {"log": "xml"}, {"leave": "a"}, {"workers": -1}]
 )
-def test_programs_are_told_the_same(folder, wrong):
+def test_invalid_options_are_refused_in_programs(folder, wrong):
     name = next(iter(wrong))
     with pytest.raises(ArgumentError, match=name):
         Server(folder, port=0, **wrong)

@@ -83,7 +83,7 @@ def full(folder, monkeypatch, **options):
 
 
 @pytest.mark.parametrize("path", [PREDICT, "/v2/models/scale/versions/1/infer?a=b"])
-def test_a_refusal_before_the_request_is_read_is_the_one_behind_it(folder, monkeypatch, path):
+def test_early_refusal_equals_the_one_after_reading(folder, monkeypatch, path):
     with full(folder, monkeypatch) as (server, kept, free):
         first = kept.ask(request_of(path))
         assert first[0] == 429 and kept.handed_on == 1
@@ -117,7 +117,7 @@ def test_bodies_in_parts_and_requests_in_a_row(folder, monkeypatch):
         assert kept.file.read() == b""
 
 
-def test_who_may_not_ask_is_not_told_of_the_queue(folder, monkeypatch):
+def test_unauthorized_clients_get_401_even_if_overloaded(folder, monkeypatch):
     with full(folder, monkeypatch, access=Access((TOKEN,))) as (_server, kept, _free):
         assert [kept.ask(request_of())[0] for _ in range(3)] == [401] * 3
         allowed = request_of(PREDICT, BODY, f"authorization: Bearer {TOKEN}")

@@ -25,7 +25,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def test_what_the_page_shows(client):
+def test_page_shows_models_and_a_form(client):
     client.json("/v1/models/scale:predict", {"instances": [[1, 2, 3]]})
     status, headers, body = client.call("/")
     text = body.decode()
@@ -44,7 +44,7 @@ def test_what_the_page_shows(client):
     assert row["median"].endswith(" ms")
 
 
-def test_who_answers_is_told_live(folder):
+def test_page_shows_live_traffic_split(folder):
     for number in (2, 3):
         put_version(folder / "scale", number)
     put_broken(folder / "scale", 4)

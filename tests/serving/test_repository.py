@@ -56,7 +56,7 @@ def test_versions_come_and_go(tmp_path):
     run(go())
 
 
-def test_a_broken_version_tells_why_and_takes_no_place(tmp_path):
+def test_broken_version_reports_its_error_and_replaces_none(tmp_path):
     folder = tmp_path / "scale"
 
     async def go():
@@ -132,7 +132,7 @@ def test_a_file_that_is_replaced_is_loaded_anew(tmp_path):
     run(go())
 
 
-def test_a_version_whose_example_fails_is_broken(tmp_path, monkeypatch):
+def test_version_with_failing_example_is_broken(tmp_path, monkeypatch):
     path = tmp_path / "m.ef"
 
     async def go():
@@ -208,7 +208,7 @@ def test_a_model_that_assigns_is_refused(tmp_path):
     run(go())
 
 
-def test_what_is_not_there(tmp_path):
+def test_missing_model_paths_are_refused(tmp_path):
     with pytest.raises(ArgumentError, match="no file or folder"):
         Repository(tmp_path / "none.ef")
     with pytest.raises(ArgumentError, match="digits"):

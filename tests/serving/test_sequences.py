@@ -295,7 +295,7 @@ def test_requests_that_cannot_be():
     run(go())
 
 
-def test_a_sequence_whose_first_request_fails_is_none():
+def test_sequence_with_failed_first_request_is_unknown():
     batcher = batcher_of(slow=True)
 
     async def go():
@@ -409,7 +409,7 @@ def test_a_version_that_leaves_lets_sequences_end():
     run(go())
 
 
-def test_a_server_that_ends_waits_for_nobody_who_asks_nothing():
+def test_drain_does_not_wait_for_idle_sequences():
     batcher = batcher_of(slow=True)
 
     async def go():

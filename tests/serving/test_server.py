@@ -54,7 +54,7 @@ def test_predictions_of_both_protocols_are_those_of_the_graph(client):
     np.testing.assert_array_equal(found, wanted["y"].numpy())
 
 
-def test_what_is_told_of_models(client):
+def test_model_metadata_endpoints(client):
     state = client.json("/v1/models/scale")["model_version_status"]
     assert [(s["version"], s["state"]) for s in state] == [("1", "AVAILABLE")]
     told = client.json("/v1/models/scale/versions/1/metadata")["metadata"]["signature_def"]
@@ -90,7 +90,7 @@ def test_what_is_told_of_models(client):
         (INFER, {"inputs": []}, 400, "'x' is missing"),
     ],
 )
-def test_errors_name_what_is_wrong(client, path, body, status, words):
+def test_errors_describe_the_problem(client, path, body, status, words):
     told = client.json(path, body, status)["error"]
     assert not "".join(told.splitlines()).startswith("Traceback")
     assert re.search(words, told, re.DOTALL), told
@@ -210,7 +210,7 @@ def test_many_swaps_lose_and_mix_nothing(server, folder):
     swaps_under_load(server, folder / "scale", 120)
 
 
-def test_what_has_come_is_answered_before_the_end(folder):
+def test_received_requests_are_answered_before_shutdown(folder):
     server = ef.serving.Server(folder, port=0).start()
     client = Client(server)
     batcher = server.repository.model("scale").batcher()

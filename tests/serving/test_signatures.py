@@ -61,7 +61,7 @@ def test_both_protocols(two):
     assert len(names) == 1  # the weights are shared
 
 
-def test_what_is_told_of_them(two):
+def test_signatures_are_listed_in_metadata(two):
     client, _ = two
     told = client.json("/v1/models/two/metadata")["metadata"]["signature_def"]["signature_def"]
     assert {name: (list(s["inputs"]), list(s["outputs"])) for name, s in told.items()} == {

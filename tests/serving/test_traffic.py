@@ -311,7 +311,7 @@ def test_a_shadow_takes_its_share_and_not_its_own_answers(tmp_path):
     run(go())
 
 
-def test_a_shadow_waits_until_nothing_else_is_to_do_and_drops_what_is_too_much(tmp_path):
+def test_shadow_runs_when_idle_and_drops_excess_requests(tmp_path):
     async def go():
         _, model = await repository_of(tmp_path / "scale", 1, 2)
         model.pin(1)
@@ -330,7 +330,7 @@ def test_a_shadow_waits_until_nothing_else_is_to_do_and_drops_what_is_too_much(t
     run(go())
 
 
-def test_a_shadow_that_is_away_drops_what_comes(tmp_path):
+def test_removed_shadow_version_drops_requests(tmp_path):
     async def go():
         repository, model = await repository_of(tmp_path / "scale", 1, 2)
         model.shadow(1)
@@ -363,7 +363,7 @@ def test_units_of_the_last_place(dtype, value, units):
     assert difference(found, wanted, tolerance=got.largest).outcome != "different"
 
 
-def test_what_cannot_be_close():
+def test_results_that_cannot_be_close_are_different():
     x = np.ones(2, "float32")
     assert difference(x, x[:1]).outcome == difference(x, x.astype("float64")).outcome == "different"
     assert difference(x * np.nan, x, 9, 9).outcome == "different"
@@ -568,10 +568,10 @@ def run_deployments(tmp_path, examples, steps):
     )
 
 
-def test_whatever_is_done_no_answer_is_lost_or_mixed(tmp_path):
+def test_deployments_lose_or_mix_no_answers(tmp_path):
     run_deployments(tmp_path, 40, 30)
 
 
 @pytest.mark.soak
-def test_whatever_is_done_for_long(tmp_path):
+def test_deployments_lose_or_mix_no_answers_in_a_long_run(tmp_path):
     run_deployments(tmp_path, 300, 60)

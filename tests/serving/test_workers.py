@@ -224,7 +224,7 @@ def test_signatures_share_the_memory_of_weights(two, tmp_path):
     assert all(file.closed for file in kept)
 
 
-def test_what_was_loaded_of_a_broken_version_is_dropped(two, tmp_path, monkeypatch):
+def test_partially_loaded_broken_version_is_unloaded(two, tmp_path, monkeypatch):
     scaling(1).save(tmp_path / "m.ef", signatures={"totals": ["total"]})
     graph = ef.capture.load(tmp_path / "m.ef")
 
@@ -250,7 +250,7 @@ def _memory(pid, kind):
 # Ends --------------------------------------------------------------------------------------------
 
 
-def test_what_a_killed_worker_had_is_computed_by_another(two):
+def test_requests_of_a_killed_worker_are_retried_by_another(two):
     batcher = two.batcher(scaling(3), Batching(1))
     stop = threading.Event()
     ended = two.pool.workers.ended
@@ -283,7 +283,7 @@ def test_what_a_killed_worker_had_is_computed_by_another(two):
     until(lambda: len(two.pool.workers.pids) == 2)
 
 
-def test_a_request_that_ends_workers_is_refused_and_its_neighbours_answered(two):
+def test_request_crashing_workers_is_refused_and_others_answered(two):
     batcher = two.batcher(scaling(2), Batching(4))
     arrays = [np.full((1, 3), x, "float32") for x in (1.0, ENDS, 2.0)]
     first, second, third = two.all_of(batcher, arrays)
@@ -316,7 +316,7 @@ def test_a_version_that_ends_workers_is_refused(two):
     until(lambda: len(two.pool.workers.pids) == 2)
 
 
-def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeypatch, caplog):
+def test_workers_failing_to_start_are_reported_and_retried(tmp_path, monkeypatch, caplog):
     mark = tmp_path / "no"
     mark.touch()
     monkeypatch.setenv(NO_START, str(mark))
@@ -387,7 +387,7 @@ def test_a_server_with_workers(folder):
             os.kill(pid, 0)
 
 
-def test_a_worker_that_hangs_does_not_keep_the_server_from_its_end(folder):
+def test_hanging_worker_does_not_block_shutdown(folder):
     settings = WorkerSettings(1, spares=0)
     server = Server(folder, port=0, workers=settings, grace=1.0).start()
     (pid,) = server.pool.workers.pids

@@ -23,7 +23,7 @@ def infer_input(kind, name="x", array=X, **how):
 
 
 def check_common(kind, client, as_json):
-    """What both clients have, under the same names."""
+    """The common interface of both clients."""
     assert client.is_server_live() and client.is_server_ready()
     assert client.is_model_ready("scale") and client.is_model_ready("scale", "1")
     assert not client.is_model_ready("none")

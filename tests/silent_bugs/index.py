@@ -1,7 +1,7 @@
 """The public issues that are posed here: repository, number and topic of each.
 
 A topic is a file, ``test_<topic>.py``; the case of an issue is the function there that has its
-name, such as ``pytorch_39565``. What went wrong there is told in the case's docstring.
+name, such as ``pytorch_39565``. The bug is described in the case's docstring.
 """
 
 import pytest

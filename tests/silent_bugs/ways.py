@@ -44,7 +44,7 @@ def compare(found, expected, rtol=1e-5, atol=1e-7, way="eager"):
 
 
 def check(f, *args, expect, rtol=1e-5, atol=1e-7):
-    """All ways give what is expected, captured ones when they trace and again when they run."""
+    """All ways give the expected result, captured ones when they trace and again when they run."""
     for way, apply in WAYS.items():
         run = apply(f)
         for _ in range(1 if way == "eager" else 2):

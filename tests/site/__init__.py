@@ -1,1 +1,1 @@
-"""The documentation: its pages, and what makes those that are generated."""
+"""The documentation: its pages, and the generators of pages."""

@@ -19,7 +19,7 @@ class Block(NamedTuple):
 
     @property
     def program(self):
-        """The file name of a whole program, which its first line tells; else None."""
+        """The file name of a whole program, given in its first line; else None."""
         found = re.fullmatch(r"# (\w+\.py)", self.first)
         return found[1] if found else None
 

@@ -127,7 +127,7 @@ def test_a_planted_block_is_found():
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=lambda b: b and b.program)
-def test_program_prints_what_the_page_shows(program, printed, tmp_path):
+def test_programs_print_the_documented_output(program, printed, tmp_path):
     for package in OF_OTHERS.get(program.program, ()):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")

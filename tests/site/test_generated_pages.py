@@ -95,7 +95,7 @@ def test_shapes_are_those_of_calls():
         assert ef.matmul(ef.ones(shapes[0]), ef.ones(shapes[1])).shape == shapes[2]
 
 
-def test_a_function_shows_what_it_is_made_of(pages):
+def test_function_pages_list_the_ops_used(pages):
     found = entry(pages, "ef.softmin")
     assert ":Made of: ``negative``, ``softmax``" in found
     assert ":Gradient: that of the ops inside" in found
@@ -110,7 +110,7 @@ def test_dtypes_in_words():
 
 
 @pytest.mark.parametrize("name", ef.errors.__all__)
-def test_every_error_says_what_causes_it_and_what_to_do(name):
+def test_every_error_documents_its_cause_and_remedy(name):
     doc = getattr(ef.errors, name).__doc__
     assert "What to do:" in doc
     if name != "EagerflowError":
@@ -183,7 +183,7 @@ def test_the_newest_row_of_each_name_is_shown(tmp_path):
     ]
 
 
-def test_what_nothing_makes_is_removed_and_what_stays_keeps_its_time(tmp_path):
+def test_stale_pages_are_removed_and_unchanged_keep_their_mtime(tmp_path):
     (tmp_path / "old.md").write_text("old")
     with Folder(tmp_path) as folder:
         folder.write("a/b.md", "new")

@@ -116,7 +116,7 @@ def test_names_are_found_where_they_are_described(search):
     assert {n: told[n][:4] for n, page in NAMES.items() if (rank(told[n], page) or 9) > 3} == {}
 
 
-def test_what_nobody_wrote_about_is_not_found(search):
+def test_search_for_unknown_terms_finds_nothing(search):
     assert search(["zebra crossing"]) == [[]]
 
 

@@ -87,7 +87,7 @@ def traced(f, *args, **named):
 
 
 def run_alone(graph, args, folder, name, weights="npz"):
-    """What the program of a graph gives in a process that has NumPy and nothing else."""
+    """The results of a graph's program in a process that has only NumPy."""
     path = os.path.join(folder, "model.py")
     ef.capture.export_python(graph, path, weights=weights)
     np.savez(os.path.join(folder, "given.npz"), **{f"x{i:03}": x for i, x in enumerate(args)})

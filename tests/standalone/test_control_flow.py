@@ -127,7 +127,7 @@ def test_free_sizes_are_read_from_shapes():
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_what_a_branch_assigns_is_known_in_it_alone(n):
+def test_names_assigned_in_a_branch_are_local_to_it(n):
     big = ef.tensor(np.linspace(0.5, 1.5, 12, dtype=np.float32).reshape(4, 3))
 
     def branch(a):
@@ -141,7 +141,7 @@ def test_what_a_branch_assigns_is_known_in_it_alone(n):
     same(f, X, np.int64(n))
 
 
-def test_large_constants_are_told_apart():
+def test_large_constants_are_stored_separately():
     def f(x):
         with ef.capture.scope("layer"):
             y = x * w

@@ -122,7 +122,7 @@ def test_a_wrong_level_is_found(monkeypatch):
 @pytest.mark.parametrize(
     "number", [0, -1, 2**63, True, 0.1, -0.0, 1e-300, 1e22, float("inf"), -float("inf"), 1 - 2j]
 )
-def test_literals_are_what_they_say(number):
+def test_literals_evaluate_to_their_numbers(number):
     source = "".join(binary("*", expressions.PRODUCT, literal(number), literal(1)).pieces)
     found = eval(source, {"np": np})
     assert found == number * 1

@@ -123,7 +123,7 @@ def test_names_that_collide_are_kept_apart(first, second):
         assert_close(a, b.numpy(), 8)
 
 
-def test_weights_whose_names_are_folders_of_others_or_alike_have_their_own_places(tmp_path):
+def test_weights_with_nested_or_similar_names_have_own_paths(tmp_path):
     names = ["a", "a/b", "a/b/c", "a b", "a_b", "a\nb", "", "/", "a//b", "a.npy", "a/b.npy"]
     names += ["../x", "./x", "a\nb/c", "a_b/c", "a_b_1", "x/../y", "constant", "0/1"]
     cells = [ef.Variable([float(i), 0.0], name=name) for i, name in enumerate(names)]

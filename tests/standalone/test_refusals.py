@@ -39,7 +39,7 @@ def test_complex_weights_in_safetensors(tmp_path):
     ef.capture.export_python(graph, tmp_path / "model.py")
 
 
-def test_what_is_no_graph(tmp_path):
+def test_export_of_non_graphs_is_refused(tmp_path):
     with pytest.raises(ArgumentError, match="export_python: graph: 3 is no graph"):
         ef.capture.export_python(3, tmp_path / "model.py")
 

@@ -198,7 +198,7 @@ def test_ruff_has_nothing_to_say(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_program_says_what_is_used_and_no_more(name):
+def test_program_defines_only_used_functions(name):
     text = text_of(GRAPHS[name]())
     for function in re.findall(r"^def (\w+)", text, re.MULTILINE):
         assert len(re.findall(rf"\b{function}\(", text)) > 1, function

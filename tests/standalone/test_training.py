@@ -67,7 +67,7 @@ def test_dropout_draws_the_same_numbers():
     assert "np.random.Philox" in program.text
 
 
-def test_the_state_before_is_what_is_read():
+def test_program_reads_the_state_before_assignments():
     a, b = ef.Variable([1.0, 2.0], name="a"), ef.Variable([3.0, 4.0], name="b")
 
     @ef.function

@@ -1,4 +1,4 @@
-"""Walks what the package makes public, for the tests of names and of doctests."""
+"""Walks the public objects of the package, for the tests of names and of doctests."""
 
 import ast
 import importlib

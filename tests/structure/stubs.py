@@ -1,4 +1,4 @@
-"""What checkers of types see of the names that the package computes at run time.
+"""Stubs for type checkers, of the names that the package computes at run time.
 
     python -m tests.structure.stubs
 
@@ -46,7 +46,7 @@ _DTYPES = ("float32", "int64", "bool", "complex64", "int8")
 _PLAIN = {"bool": bool, "float": (int, float), "int": int, "str": str}
 _ALIASES = {"DType": "eagerflow.dtypes"}
 _STANDARD = ("builtins", "collections", "typing")
-# What no code asks for by name, and what stands in the class itself.
+# Methods that no code uses by name, and those defined in the class itself.
 _OWN = {"__dir__", "__delitem__", "__setitem__", "__hash__", *Operators._unlisted}
 
 
@@ -61,7 +61,7 @@ def _samples(op: Op) -> list[Sample]:
 
 
 def result_type(results: Iterable[Any]) -> tuple[str, set[tuple[str, str]]]:
-    """The type of what calls give, and the imports of its names."""
+    """The type of the results of calls, and the imports of its names."""
     kinds, imports = set(), {("eagerflow.tensor", "Tensor")}
     for result in results:
         if type(result) is tuple:
@@ -106,7 +106,7 @@ class Stub:
         self._hidden = set(self.names) & set(vars(builtins))
 
     def _annotation(self, told: str, known: dict[str, Any]) -> str:
-        """A type as it is written here; what it names is imported."""
+        """A type as it is written here; its names are imported."""
         for word in set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", told)):
             found = known.get(word)
             if word in self._hidden:
@@ -139,7 +139,7 @@ class Stub:
             told = self._annotation(told, {"Any": Any} | getattr(value, "__globals__", {}))
             star = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(p.kind, "")
             left_out = p.default is not p.empty and p.default is not REQUIRED
-            # What comes by name stands among the operands as well.
+            # Keyword arguments are listed among the operands as well.
             left_out |= op is not None and op.variadic and p.kind is kinds.KEYWORD_ONLY
             default = f" = {_default(p.default)}" if left_out else ""
             found.append(f"{star}{p.name}: {told}{default}")
@@ -266,10 +266,10 @@ def methods_stub() -> str:
     """The stub of the methods that Tensors and Variables have from ops."""
     stub = Stub("eagerflow.tensor_methods")
     found = {n: v for n, v in vars(Operators).items() if n not in _OWN}
-    for name, value in vars(ef.Variable).items():  # what it does with its value
+    for name, value in vars(ef.Variable).items():  # methods that use its value
         if isinstance(value, FunctionType) and value.__code__.co_name == "method":
             found[name] = vars(Tensor)[name]
-        if name in vars(Tensor) and not name.startswith("_"):  # what both say of themselves
+        if name in vars(Tensor) and not name.startswith("_"):  # properties that both have
             found[name] = vars(Tensor)[name]
     for name, value in sorted(found.items()):
         if isinstance(value, property):

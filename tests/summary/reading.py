@@ -1,4 +1,4 @@
-"""What is in event files, by TensorBoard's own reader."""
+"""The contents of event files, by TensorBoard's own reader."""
 
 from pathlib import Path
 

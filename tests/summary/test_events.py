@@ -28,7 +28,7 @@ for step in range(500, 10**9):
 """
 
 
-def test_what_was_flushed_survives_a_kill(tmp_path):
+def test_flushed_events_survive_a_kill(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as child:
@@ -48,7 +48,7 @@ w.scalar("loss", 1.5, 3)
 """
 
 
-def test_what_was_not_closed_is_written_at_the_end(tmp_path):
+def test_unclosed_writer_is_flushed_at_exit(tmp_path):
     subprocess.run([sys.executable, "-c", UNCLOSED, str(tmp_path)], check=True)
     assert reading.only(tmp_path, "loss")[:2] == (3, 1.5)
 
@@ -79,7 +79,7 @@ print(len(told), told[0].replace(sys.argv[1], "PLACE"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits of file sizes")
-def test_a_full_disk_is_told_and_what_was_there_is_whole(tmp_path):
+def test_full_disk_raises_and_keeps_written_events(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path)], check=True, capture_output=True, text=True
     )
@@ -130,7 +130,7 @@ def test_captured_steps_in_several_threads_write_all(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_told_to_make_a_writer_of_its_own(tmp_path):
+def test_writer_in_a_forked_child_raises(tmp_path):
     with ef.summary.Writer(tmp_path) as w:
         child = os.fork()
         if not child:
@@ -145,7 +145,7 @@ def test_a_forked_child_is_told_to_make_a_writer_of_its_own(tmp_path):
     assert reading.only(tmp_path, "a")[1] == 2.0
 
 
-def test_without_the_package_the_pip_line_is_told(monkeypatch, tmp_path):
+def test_missing_package_error_has_the_pip_command(monkeypatch, tmp_path):
     from eagerflow import extras
     from eagerflow.summary import board
 

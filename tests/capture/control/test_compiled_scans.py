@@ -429,7 +429,7 @@ def test_a_debugger_of_nans_sees_the_result():
         scan(lambda c, _: (ef.log(c), c), x, length=STEPS)
 
 
-def test_kernel_of_the_op_is_what_runs(monkeypatch):
+def test_scan_runs_the_kernel_of_the_op(monkeypatch):
     """A kernel that is wrong is found by the comparison with a loop."""
     h, xs, w, u = operands(2, 3, 4)
     original = compiled_scans.results

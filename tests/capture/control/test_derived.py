@@ -278,7 +278,7 @@ def test_gradients_by_constants_are_not_computed():
     assert [tuple(v.shape) for v in back.outputs] == [()]
 
 
-def test_a_loop_whose_states_stay_as_they_are_has_a_program():
+def test_loops_with_constant_state_compile():
     def f(x):
         y = ef.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * x), (0, x), 5)[1]
         y = ef.fori_loop(0, 3, lambda k, y: y + x * 0, y)

@@ -1,4 +1,4 @@
-"""What the tests of control flow share: running as a graph, unrolled loops, comparing bits."""
+"""Helpers of the tests of control flow: running as a graph, unrolled loops, comparing bits."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def graph_of(f, *args, specs=None):
 
 
 def captured(f, *args, specs=None):
-    """What ``f`` returns when its graph is run; assigned Variables have their new values then."""
+    """The results of ``f`` when its graph is run; assigned Variables have their new values then."""
     graph = graph_of(f, *args, specs=specs)
     cells = [cell.variable.value for cell in graph.cells]
     outputs, assigned = evaluate(graph, [*args, *cells])

@@ -84,7 +84,7 @@ def tree(draw, depth):
     ]
     if depth == 1:
         inner = [tree(draw, 0) for _ in range(3)]
-        if draw.random() < 0.3:  # what holds nothing but numbers
+        if draw.random() < 0.3:  # a container of numbers only
             return draw.choice([set, collections.deque, np.array, tuple])(inner)
     if kind == "thing":
         return Thing(a=inner[0], b=inner[1], c=inner[2])
@@ -233,7 +233,7 @@ def nest_forms(value):
 
 
 def program(seed):
-    """A random function of one number, and the module with what it reads."""
+    """A random function of one number, and the module with the values it reads."""
     draw = random.Random(seed)
     roots = {name: tree(draw, 2) for name in ("A", "B", "C")} | {"X": 1}
     lines = ["def f(x):", "    r = x"]
@@ -259,7 +259,7 @@ def places(value):
 
 
 def change(draw, made):
-    """Change something that ``f`` may or may not read; what was done, in words."""
+    """Change a value that ``f`` may or may not read; returns a description."""
     spots = [(vars(made), name) for name in ("A", "B", "C", "X")]
     for name in ("A", "B", "C"):
         spots += places(vars(made)[name])

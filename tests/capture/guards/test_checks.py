@@ -102,7 +102,7 @@ def test_python_checks_where_there_is_no_code(monkeypatch):
 
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
-def test_what_cannot_be_read_any_more_has_changed(calls):
+def test_unreadable_attribute_counts_as_changed(calls):
     sensor = Sensor()
 
     def same_rate(x):
@@ -139,7 +139,7 @@ def test_a_question_that_had_an_error_for_an_answer(calls, monkeypatch):
 
 @pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
-def test_an_interrupt_in_what_is_read_goes_through(calls):
+def test_interrupt_in_a_guarded_read_propagates(calls):
     sensor = Sensor()
     step = ef.function(lambda x: x * sensor.rate)
     for _ in range(1 + calls):

@@ -118,7 +118,7 @@ def test_subexpressions_tell_numbers_apart():
     assert len(after("subexpressions", index, spec(4))) == 2
 
 
-def test_subexpressions_of_subexpressions_several_results_and_constants():
+def test_common_subexpressions_nested_multi_output_and_constants():
     def f(x):
         a = [ef.tanh(ef.exp(x) * ef.tensor([2.0, 3.0, 4.0])) for _ in range(3)]
         return [*a, *ef.split(x, 3), *ef.split(x, 3)]
@@ -185,7 +185,7 @@ def test_constants_keep_bits_and_names():
 # What stays: Variables, names, places, pins ------------------------------------------------------
 
 
-def test_variables_keep_what_is_assigned():
+def test_passes_keep_assigned_values_of_variables():
     weight = ef.Variable(ef.ones((3,)), name="weight")
     unused = ef.Variable(ef.zeros((2,)), name="unused")
     same = ef.Variable(ef.zeros((2,)), name="same")
@@ -410,7 +410,7 @@ def other_results(graph):
         other_results,
     ],
 )
-def test_what_a_pass_may_not_change(change):
+def test_forbidden_changes_of_a_pass_are_refused(change):
     counter = ef.Variable(0.0, name="counter")
 
     def f(x):
@@ -447,7 +447,7 @@ def test_a_pattern_is_found_in_every_form():
     assert last(lambda x: 1 - ef.exp(x) ** 2) == "subtract"
 
 
-def test_a_pattern_may_ask_that_nothing_else_reads_the_last_operand():
+def test_pattern_may_require_single_use_of_last_operand():
     rules = {}
     pattern(rules, "-(a - b) -> b - a", once=True)
     names = lambda f: [

@@ -119,7 +119,7 @@ def test_a_carry_that_is_read_stays():
     assert recurrences(graph) is graph
 
 
-def test_a_sum_begins_with_what_is_given():
+def test_scan_sum_starts_from_the_given_value():
     def f(x, start):
         def step(total, row):
             return total + ef.permute_dims(row, (1, 0)) @ row, None

@@ -28,7 +28,7 @@ def three_cpus(monkeypatch):
 
 
 class FarBackend(NumpyBackend):
-    """NumPy with memory of its own: what comes is copied, once ``before`` has returned."""
+    """NumPy with memory of its own: arrays are copied on arrival, once ``before`` has returned."""
 
     before = staticmethod(lambda: None)
 

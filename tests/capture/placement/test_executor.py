@@ -74,7 +74,7 @@ def expected(after, given=0):
 # Order and values --------------------------------------------------------------------------------
 
 
-def test_tasks_get_what_they_wait_for(three_cpus):
+def test_tasks_receive_results_of_their_dependencies(three_cpus):
     after = [[], [], [0], [0, 1], [2, 3], [4, 0]]
     values, events = program_of(three_cpus, after).run([5])
     assert values == expected(after, 5)
@@ -111,7 +111,7 @@ def published(task):
     return task
 
 
-def test_what_is_published_is_there_before_its_task_ends(three_cpus):
+def test_published_values_are_available_before_the_task_ends(three_cpus):
     begun = threading.Event()
 
     def make(given):
@@ -137,7 +137,7 @@ def test_what_is_published_is_there_before_its_task_ends(three_cpus):
 
 
 @pytest.mark.parametrize("failing", ["make", "read"])
-def test_errors_beside_what_is_published_end_the_run(three_cpus, failing):
+def test_errors_beside_published_values_end_the_run(three_cpus, failing):
     def make(given):
         given[0](0, 7)
         if failing == "make":
@@ -225,7 +225,7 @@ def test_tasks_that_want_to_be_alone_are(three_cpus):
     Program(tasks_of(places, after, calls, modes), [0], [1]).run([0])
 
 
-def test_a_share_of_the_cores_is_one_thread_where_there_are_as_many_devices(three_cpus):
+def test_core_share_is_one_thread_when_devices_match_cores(three_cpus):
     found = []
 
     def look(given):
@@ -274,7 +274,7 @@ def fail(given):
     raise PlannedError("as planned")
 
 
-def test_an_error_cancels_what_has_not_begun(three_cpus):
+def test_error_cancels_pending_tasks(three_cpus):
     ran = []
     after = [[], [0], [1], [2], []]
     calls = {1: fail, 3: lambda given: [ran.append(3)]}
@@ -318,7 +318,7 @@ def waits_for_its_tasks(thread):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
-def test_an_interrupt_waits_for_what_has_begun(three_cpus, monkeypatch):
+def test_interrupt_waits_for_running_tasks(three_cpus, monkeypatch):
     runs, ended, main = [], [], threading.main_thread()
     left = threading.Event()
 

@@ -443,7 +443,7 @@ def test_predicted_times_follow_the_pieces(three_cpus):
 
 
 @pytest.mark.parametrize(("bandwidth", "count"), [(math.inf, 0), (1e12, 0), (2e9, 8)])
-def test_what_is_made_early_is_sent_while_more_is_made(three_cpus, bandwidth, count):
+def test_early_results_are_sent_while_others_are_computed(three_cpus, bandwidth, count):
     """Though who reads it is busy for long: a link could not carry all at once."""
 
     def program(x):

@@ -35,7 +35,7 @@ def plan_of(f, *specs, devices=("cpu:0", "cpu:1"), **more):
 # Pins --------------------------------------------------------------------------------------------
 
 
-def test_what_is_pinned_while_tracing_runs_there(three_cpus):
+def test_ops_pinned_while_tracing_run_on_their_device(three_cpus):
     def f(x):
         with ef.device("cpu:1"):
             y = ef.sin(x)

@@ -58,7 +58,7 @@ def decibels(a, b):
 
 
 @pytest.mark.parametrize("per_channel", [True, False])
-def test_static_networks_compute_what_one_can_by_hand(per_channel):
+def test_static_quantization_matches_manual_computation(per_channel):
     graph, weights, data = dense()
     batches = [data(50) for _ in range(3)]
     found = quantize(graph, batches, per_channel=per_channel)
@@ -78,7 +78,7 @@ def test_static_networks_compute_what_one_can_by_hand(per_channel):
 
 @pytest.mark.parametrize("mode", ["static", "dynamic", "weights"])
 @pytest.mark.parametrize("rows", ["n", 40])
-def test_products_of_integers_are_those_of_what_they_stand_for(mode, rows):
+def test_integer_products_match_dequantized_products(mode, rows):
     """The plan, whose products are of integers, against eager ops, whose products are floats."""
     graph, _, data = dense(rows=rows)
     found = quantize(graph, [data(40)], mode=mode).graph
@@ -114,7 +114,7 @@ def test_rules_that_forget_something_are_found(plant, monkeypatch):
         scaled = integers._scaled
         monkeypatch.setattr(integers, "_scaled", lambda s, y, a, b: scaled(s, y, a, a))
     with pytest.raises(AssertionError):
-        test_products_of_integers_are_those_of_what_they_stand_for("static", 40)
+        test_integer_products_match_dequantized_products("static", 40)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_smaller_groups_are_nearer():
     assert found == sorted(found)
 
 
-def test_ranges_without_what_is_rare():
+def test_percentile_and_mse_ranges_ignore_outliers():
     rng = np.random.default_rng(0)
     x = rng.standard_normal(10000).astype("float32")
     x[7] = 1000
@@ -163,7 +163,7 @@ def test_ranges_without_what_is_rare():
     assert watched.is_finite
 
 
-def test_what_is_zero_stays_zero():
+def test_zero_stays_zero_when_quantized():
     for low, high in ((0.0, 3.0), (-3.0, 0.0), (0.0, 0.0), (-1.0, 5.0)):
         watched = Observer()
         watched.add(np.array([low, high], "float32"))
@@ -177,7 +177,7 @@ def test_what_is_zero_stays_zero():
 # Graphs ------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_stays_float():
+def test_kept_nodes_are_not_quantized():
     graph, _, data = dense()
     names = [node.name for node in graph.nodes if node.op.name == "matmul"]
     found = quantize(graph, [data(9)], keep=[names[0]])

@@ -1,4 +1,4 @@
-"""Files that somebody with bad intentions could write, each by its name."""
+"""Files that an attacker could write, each by its name."""
 
 import io
 import json
@@ -103,7 +103,7 @@ HEADERS = {
 
 
 def containers():
-    """Files that are wrong whatever graph they hold."""
+    """Files that are invalid for any graph."""
     base = file.encode(dense())
     header, arrays = pieces(base)
     for count in range(8):
@@ -193,7 +193,7 @@ def strangers():
 
 
 def put(part, index, *path):
-    """A change of one place in a row: what ends ``path`` is put there, or removed for ``...``."""
+    """A change of one place in a row: the end of ``path`` is put there; ``...`` removes it."""
     *keys, value = path
 
     def change(tables):
@@ -451,7 +451,7 @@ def programs():
 
 
 def places():
-    """Files that are right, but for the places and names in them, which nobody may run or show."""
+    """Valid files with hostile paths and names, which must not be run or shown."""
     base = file.encode(dense())
     for number, odd in enumerate(ODD):
         for how in range(3):

@@ -1,7 +1,7 @@
-"""Loads hostile files in a process of its own: watches what is done, or what memory it takes.
+"""Loads hostile files in a process of its own: watches its actions or its memory.
 
 hostile_worker.py watch FIRST COUNT FOLDER    mutants and crafted files under an audit hook
-hostile_worker.py run FIRST COUNT FOLDER      the same, and what loads is run as well
+hostile_worker.py run FIRST COUNT FOLDER      the same, and loaded graphs are run as well
 hostile_worker.py memory NAME FOLDER          one crafted file, with its growth of memory
 """
 
@@ -60,7 +60,7 @@ class Watch:
         self.path = None
         self.bad = []
         self.events = 0
-        devices()  # imports what counts them, as the first file that names one would
+        devices()  # imports the code that counts them, as the first file that names one would
         sys.addaudithook(self.hook)
 
     def hook(self, event, args):
@@ -135,7 +135,7 @@ def watch(first, count, folder):
         with open(path, "wb") as stream:
             stream.write(data)
         seen.load(path)
-    # The hook itself has to see what it looks for.
+    # Check that the hook detects a forbidden action.
     seen.path, caught = path, len(seen.bad)
     eval("1 + 1")
     with open(os.devnull):
@@ -147,12 +147,12 @@ def watch(first, count, folder):
 
 
 def run(first, count, folder):
-    """Load and run mutants and crafted files; what goes wrong is told as JSON."""
+    """Load and run mutants and crafted files; failures are reported as JSON."""
     os.environ["EAGERFLOW_CACHE"] = "off"  # so that a run opens no file
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     warnings.simplefilter("ignore")
     path = os.path.join(folder, "watched.ef")
-    for data in mutation.bases():  # so that what is imported when it is needed first is there
+    for data in mutation.bases():  # so that lazy imports are done
         running.untyped(file.decode(data))
     seen = RunWatch()
     ran, bad = 0, []

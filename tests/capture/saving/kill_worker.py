@@ -1,4 +1,4 @@
-"""Saves again and again in a child that is killed, and says what is found afterwards.
+"""Saves repeatedly in a child that is killed, and reports the files found afterwards.
 
     kill_worker.py KILLS SEED FOLDER whole|named|naive
 
@@ -25,7 +25,7 @@ SIZE = 4096
 
 
 def naive(path, parts):
-    """Writes over what is there, as most programs do."""
+    """Overwrites the existing file, as most programs do."""
     with open(path, "wb", buffering=0) as stream:
         for part in parts:
             data = memoryview(part).cast("B")

@@ -18,7 +18,7 @@ from tests.capture.saving.saved_programs import (
 )
 from tests.contract.cases import main_dtype, samples, shipped
 
-# What stands in the place of something else: of each type, at the edges, huge, and our own forms.
+# Replacement values: of each type, at the edges, huge, and our own forms.
 STRANGE = [
     0,
     1,

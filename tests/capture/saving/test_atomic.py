@@ -286,7 +286,7 @@ def test_links_modes_and_umask(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o604
 
 
-def test_what_cannot_be_replaced(tmp_path):
+def test_saving_to_invalid_paths_is_refused(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for path, words in (

@@ -104,7 +104,7 @@ def test_too_many(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["y", "n"])
-def test_another_result_is_told(data, name):
+def test_example_with_different_result_is_refused(data, name):
     loaded = file.decode(data)
     outputs = dict(loaded.examples[1].outputs)
     outputs[name] = outputs[name] * 1.01
@@ -157,7 +157,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_what_is_wrong_is_refused(data, text, words):
+def test_malformed_examples_are_refused(data, text, words):
     def change(header):
         header["__metadata__"]["examples"] = text
         if '"other"' in text:

@@ -261,7 +261,7 @@ def test_masks_and_truth_values_in_indices(tmp_path):
         assert np.array_equal(a.numpy(), b.numpy())
 
 
-def test_sizes_stay_what_they_are():
+def test_symbolic_sizes_are_unchanged_by_saving():
     """Loaded sizes compute as before: equal, and divided as before."""
     n, m = ef.Dim("n"), ef.Dim("m")
     shape = (n * 2 + 1, (n * m + 5) // 2, ((n + 1) // 2 + m) // 3)
@@ -348,7 +348,7 @@ def test_names_that_differ_from_the_usual():
     assert file.encode(again) == file.encode(graph)
 
 
-def test_a_tensor_that_is_constant_and_a_variables_value_is_saved_twice():
+def test_tensor_shared_by_constant_and_variable_is_saved_twice():
     w = ef.Variable([1.0, 2.0], name="w")
     constant = w.current
     again = loaded(traced(lambda x: x * w + constant, spec(2)))

@@ -202,7 +202,7 @@ def run_under_watch(first, count, folder):
     assert found["programs"] > count // 10
 
 
-def test_what_loads_runs_nothing_but_its_plan(tmp_path):
+def test_loaded_mutants_run_nothing_but_their_plan(tmp_path):
     run_under_watch(MUTANTS, RUN, tmp_path)
 
 
@@ -253,7 +253,7 @@ def test_missing_file(tmp_path):
     assert "No such file" in words and "try: check the path" in words
 
 
-def test_link_is_followed_and_dangling_or_circular_ones_are_refused(tmp_path):
+def test_symlink_is_followed_and_dangling_or_circular_refused(tmp_path):
     dense().save(tmp_path / "model.ef")
     (tmp_path / "link.ef").symlink_to("model.ef")
     assert ef.capture.load(tmp_path / "link.ef").name == "program"

@@ -1,4 +1,4 @@
-"""Tables of what ``ef.nn`` has: a row says how a thing is made and what it is given.
+"""Tables of the objects of ``ef.nn``: a row gives their construction and their inputs.
 
 Each module here has a list ``CASES`` for one subject. ``tests/nn/test_cases.py`` tries every row in
 all ways that a layer can run, and ``tests/nn/test_against_keras.py`` compares it with Keras, which
@@ -70,7 +70,7 @@ class Case:
 
 
 def case(cls, *args, inputs=((2, 4),), call=None, **kwargs):
-    """A row: the class, its arguments, then ``inputs`` and what else Case has, with a _ before."""
+    """A row: the class, its arguments, then ``inputs`` and other fields of Case, prefixed by _."""
     facts = {key[1:]: kwargs.pop(key) for key in list(kwargs) if key.startswith("_")}
     return Case(cls, args, kwargs, tuple(inputs), call or {}, **facts)
 

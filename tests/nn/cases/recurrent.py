@@ -97,7 +97,7 @@ SMALL = {"recurrent_initializer": "glorot_uniform"}
 
 
 def rows(cls, step, states=1, **more):
-    """What every recurrent layer does."""
+    """The common cases of all recurrent layers."""
     return [
         case(cls, 3, inputs=X, _reference=last(step, states)),
         case(cls, 3, inputs=X, **SEQUENCES, _reference=every(step, states)),

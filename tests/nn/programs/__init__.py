@@ -1,6 +1,6 @@
 """Programs as users of Keras write them; ``keras`` is Keras, or eagerflow under Keras's names.
 
-``@trained`` marks a program that gives a compiled model and what ``fit`` takes; it is trained by
+``@trained`` marks a program that gives a compiled model and arguments of ``fit``; it is trained by
 the tests. ``@script`` marks one that does all by itself and gives numbers by name. Both begin from
 the same weights, whichever library runs them: see ``libraries``.
 """

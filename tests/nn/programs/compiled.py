@@ -1,4 +1,4 @@
-"""What ``compile`` and ``fit`` take: losses, weights and metrics of one output and of several."""
+"""Arguments of ``compile`` and ``fit``: losses, weights and metrics of one or several outputs."""
 
 import numpy as np
 

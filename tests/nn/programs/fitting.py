@@ -249,7 +249,7 @@ def half_precision(keras):
             ]
         )
     model.compile(keras.optimizers.SGD(0.02), "mse")
-    # bfloat16 has 8 bits, so inputs and what is made of them are small integers.
+    # bfloat16 has 8 bits, so inputs and computed values are small integers.
     return model, {"x": np.sign(X), "y": np.zeros_like(Y)}
 
 

@@ -33,7 +33,7 @@ class _Library:
         rng = np.random.default_rng(7)
         for weight in model.weights:
             name, shape = weight.name.split("/")[-1], tuple(weight.shape)
-            if name in ("mean", "variance", "count"):  # of Normalization: what it has seen
+            if name in ("mean", "variance", "count"):  # of Normalization: its statistics
                 continue
             if "variance" in name:
                 weight.assign(rng.uniform(0.5, 1.5, shape).astype("float32"))

@@ -242,7 +242,7 @@ def data_from_objects(keras, folder):
 
 @script
 def datasets_of_torch(keras, folder):
-    """What PyTorch's DataLoader is to ``fit``: an object with a length that is looped over."""
+    """A replacement of PyTorch's DataLoader: an iterable with a length."""
 
     class Loop:
         def __iter__(self):
@@ -431,7 +431,7 @@ def policy_gradient(keras, folder):
 
 @script
 def own_metrics_in_own_steps(keras, folder):
-    """Metrics that a model has as attributes are reset with each epoch and told of."""
+    """Metrics that a model has as attributes are reset and reported with each epoch."""
 
     class Network(keras.Model):
         def __init__(self):
@@ -457,7 +457,7 @@ def own_metrics_in_own_steps(keras, folder):
 
 @script
 def permutations_of_noise(keras, folder):
-    """What is random in training only leaves inference alone."""
+    """Layers that are random in training only do not change inference."""
     layers = keras.layers
     random = [
         layers.Dropout(0.5),

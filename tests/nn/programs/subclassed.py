@@ -1,4 +1,4 @@
-"""Models and layers as classes, and what users define: losses, metrics, regularizers ..."""
+"""Models and layers as classes, and other user-defined parts: losses, metrics, regularizers ..."""
 
 import numpy as np
 

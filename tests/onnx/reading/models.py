@@ -33,7 +33,7 @@ def run(graph, **feeds):
 
 
 def reference(model, **feeds):
-    """What ONNX's own evaluator gives, by name."""
+    """The results of ONNX's own evaluator, by name."""
     from onnx.reference import ReferenceEvaluator
 
     model = parsed(model) if isinstance(model, str) else model
@@ -42,7 +42,7 @@ def reference(model, **feeds):
 
 
 def agree(model, *, how=None, **feeds):
-    """The graph of a model, which gives what ONNX's evaluator does."""
+    """The graph of a model, checked against ONNX's evaluator."""
     graph = imported(model, **(how or {}))
     found, wanted = run(graph, **feeds), reference(model, **feeds)
     assert found.keys() == wanted.keys()

@@ -1,6 +1,6 @@
 """ONNX's own tests, which come inside its package, through import_onnx and a session.
 
-``python -m tests.onnx.reading.node_tests`` writes the list of what is refused, and counts.
+``python -m tests.onnx.reading.node_tests`` writes the list of refused tests, and counts.
 """
 
 import functools
@@ -77,7 +77,7 @@ def array(x):
 def outcome(case):
     """``"passed"``, ``"wrong: ..."``, or the set of problems for which the model is refused.
 
-    What follows from the values of inputs is refused when the graph runs.
+    Errors that depend on the values of inputs are raised when the graph runs.
     """
     try:
         found = [_difference(case, *data) for data in case.data_sets]
@@ -134,7 +134,7 @@ def words(problems):
 
 
 def report(cases):
-    """Write the list of what is refused, and count."""
+    """Write the list of refused tests, and count."""
     counts, reasons = Counter(), defaultdict(list)
     for name, case in cases.items():
         found = outcome(case)

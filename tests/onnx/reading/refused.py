@@ -1,4 +1,4 @@
-"""What is refused of ONNX's own tests, by reason: of operators, and of whole models."""
+"""Refused tests of ONNX's own, by reason: of operators, and of whole models."""
 
 VERSION = "1.23.0"
 

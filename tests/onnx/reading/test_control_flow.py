@@ -62,7 +62,7 @@ def test_loops_of_a_known_length(count, ops):
     assert ops <= {node.op.name for node in graph.nodes}
 
 
-def test_a_loop_whose_end_follows_from_what_it_computes():
+def test_loop_with_computed_exit_condition():
     graph = agree(
         """net (float x) => (float y)
         {
@@ -147,7 +147,7 @@ def test_scans_in_all_directions(backwards, turned, axis, rng):
     np.testing.assert_allclose(found["all"], wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_a_loop_in_a_loop_reads_what_is_around_both():
+def test_nested_loop_reads_outer_values():
     agree(
         """net (float[2] x) => (float[2] y)
         {

@@ -39,7 +39,7 @@ def identity(**initializer):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"not a model", b"\xff" * 100])
-def test_what_is_no_model(data):
+def test_data_that_is_no_model_is_refused(data):
     refused(data, "no graph|not an ONNX model|operators")
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_ends_early():
     ],
 )
 @pytest.mark.usefixtures("little_memory")
-def test_tensors_that_do_not_hold_what_their_shape_says(fields):
+def test_tensors_contradicting_their_shape_are_refused(fields):
     refused(identity(**fields), "does not hold|impossible shape")
 
 

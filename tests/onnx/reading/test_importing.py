@@ -35,7 +35,7 @@ def test_names_and_sizes_are_those_of_the_file(rng):
     assert {v.name for v in graph.constants} == {"w1", "b1", "w2"}
 
 
-def test_nodes_are_in_scopes_of_their_names_and_know_their_place_in_the_file(rng):
+def test_imported_nodes_keep_scopes_and_source_positions(rng):
     model = mlp(rng)
     model.graph.node[0].name = "/encoder/first/MatMul"
     graph = imported(model)
@@ -50,7 +50,7 @@ def test_a_path_is_read(rng, tmp_path):
         assert ef.capture.import_onnx(source).nodes[0].source[0] == "model.onnx"
 
 
-def test_what_is_known_is_computed_at_once():
+def test_constants_are_folded_on_import():
     graph = agree(
         """net (float[3] x) => (float[3] y)
         {
@@ -64,7 +64,7 @@ def test_what_is_known_is_computed_at_once():
     assert [node.op.name for node in graph.nodes] == ["add"]
 
 
-def test_what_a_small_file_makes_large_is_computed_when_the_graph_runs():
+def test_large_constants_are_not_folded_on_import():
     graph = imported(
         """net (float[1] x) => (float[n, m] y)
         {
@@ -107,7 +107,7 @@ def test_sizes_that_meet_under_two_names_are_one():
     assert graph.inputs[0].shape == graph.inputs[1].shape
 
 
-def test_a_size_that_is_computed_with_becomes_a_number_of_the_graph():
+def test_size_used_in_arithmetic_becomes_a_graph_value():
     agree(
         """net (float[n, 3] x) => (float[3] y)
         {
@@ -200,7 +200,7 @@ def test_there_is_such_an_input_to_bind():
         imported(RESHAPE, values={"axes": 1})
 
 
-def test_a_graph_whose_sizes_must_be_known_looks_at_shapes_alone():
+def test_graph_needing_known_sizes_depends_on_shapes_only():
     graph = imported(
         """net (float[n, 3] x) => (float[m, 3] y)
         {

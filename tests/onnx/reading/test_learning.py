@@ -140,7 +140,7 @@ def test_classes_that_are_texts_are_refused_but_not_their_scores():
     assert same(scores.numpy(), model.predict_proba(x))
 
 
-def test_dictionaries_are_refused_with_what_to_do():
+def test_dictionary_outputs_are_refused_with_a_hint():
     x, y = datasets.load_iris(return_X_y=True)
     data = to_onnx(LogisticRegression(max_iter=300).fit(x, y), x[:1].astype("float32"))
     with pytest.raises(ArgumentError, match="zipmap"):

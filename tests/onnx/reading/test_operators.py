@@ -38,7 +38,7 @@ def handed_on(function):
 
 
 @pytest.mark.parametrize(("domain", "name"), sorted(OPERATORS))
-def test_functions_take_what_the_schemas_say(domain, name):
+def test_operator_functions_match_the_onnx_schemas(domain, name):
     known = versions(domain, name)
     assert known, "there is no such operator"
     signature = inspect.signature(OPERATORS[domain, name].function)

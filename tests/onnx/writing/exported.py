@@ -20,11 +20,11 @@ from tests.contract.cases import about, check_all_close, results, tolerance
 Array = Any
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 INEXACT = ["MatMulScaleFusion"]
-"""What ONNX Runtime makes of float64 with factors that it keeps in float32."""
+"""Optimizations of ONNX Runtime that keep factors of float64 in float32."""
 
 
 class Exported(NamedTuple):
-    """A model, what goes into it, and what eagerflow itself makes of that."""
+    """A model, its inputs, and eagerflow's own results."""
 
     model: Any
     feeds: dict[str, Array]
@@ -99,7 +99,7 @@ def session_of(model: Any) -> Any:
 
 
 def by_runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
-    """What ONNX Runtime computes."""
+    """The results of ONNX Runtime."""
     wrapped = without_bfloat16(model)
     given = {name: x.astype("f4") if x.dtype == BFLOAT16 else x for name, x in feeds.items()}
     pairs = zip(wrapped.graph.input, model.graph.input, strict=True)
@@ -111,7 +111,7 @@ def by_runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
 
 
 def by_reference(model: Any, feeds: dict[str, Array]) -> list[Array]:
-    """What onnx's own evaluator computes, in Python."""
+    """The results of onnx's own evaluator, in Python."""
     wanted = {i.name for i in model.graph.input}
     evaluator = ReferenceEvaluator(model)
     with np.errstate(all="ignore"):
@@ -120,7 +120,7 @@ def by_reference(model: Any, feeds: dict[str, Array]) -> list[Array]:
 
 
 def by_either(model: Any, feeds: dict[str, Array]) -> list[Array]:
-    """What ONNX Runtime computes, or the evaluator where it has no kernel for a dtype."""
+    """The results of ONNX Runtime, or of the evaluator if it has no kernel for a dtype."""
     try:
         return by_runtime(model, feeds)
     except NoKernel:
@@ -144,7 +144,7 @@ def check(
 ) -> None:
     """A call of an op, exported, gives the shapes, the dtypes and, as closely, the numbers.
 
-    A model that means what one of ``known`` does is not run again.
+    A model equivalent to one of ``known`` is not run again.
     """
     with about(op, sample):
         found = exported(op, sample, **options)
@@ -165,7 +165,7 @@ def check(
 
 
 class Freed(NamedTuple):
-    """A model whose arrays have any number of rows, and what is computed of those."""
+    """A model whose arrays have any number of rows, and the results for those."""
 
     call: Any
     rows: list[Array]
@@ -181,7 +181,7 @@ class Freed(NamedTuple):
         ]
 
     def check(self, count: int) -> None:
-        """The model gives what the op does for so many rows, where the op takes them."""
+        """Check that the model matches the op for so many rows, if the op takes them."""
         arrays = self.of(count)
         try:
             wanted = results(self.call(*map(ef.asarray, arrays)))

@@ -26,7 +26,7 @@ def session(path):
 
 
 def run(path, feeds):
-    """What ONNX Runtime computes, by name."""
+    """The results of ONNX Runtime, by name."""
     made = session(path)
     names = [x.name for x in made.get_outputs()]
     given = {x.name: np.asarray(feeds[x.name]) for x in made.get_inputs() if x.name in feeds}

@@ -161,7 +161,7 @@ def test_random_numbers_are_ours_for_any_number_of_rows(draw, tmp_path):
 # Errors -------------------------------------------------------------------------------------------
 
 
-def test_what_onnx_cannot_say_is_refused_with_op_and_line(tmp_path):
+def test_unsupported_export_is_refused_with_op_and_line(tmp_path):
     graph = ef.capture.trace(lambda x: ef.linalg.svd(x)[1], spec(3, 3))
     with pytest.raises(CaptureError) as caught:
         ef.capture.export_onnx(graph, tmp_path / "model.onnx")

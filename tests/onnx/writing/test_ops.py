@@ -121,7 +121,7 @@ def test_reference_evaluator(op):
             check(op, sample, by_reference)
 
 
-def test_what_the_evaluator_lacks_it_lacks():
+def test_evaluator_fails_for_all_listed_ops():
     wrong = []
     for name in EVALUATOR_LACKS:
         op = ops[name]

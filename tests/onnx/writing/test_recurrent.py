@@ -89,7 +89,7 @@ def test_masks_are_scans(cell, free, batch, steps, reverse):
 @pytest.mark.parametrize(
     "more", [{"dtype": "float64"}, {"lead": (2,)}], ids=["float64", "stacked networks"]
 )
-def test_what_the_operators_do_not_say(cell, more):
+def test_recurrent_options_without_operator_use_scan(cell, more):
     assert "Scan" in compared(cell, arguments(cell, 2, 3, 2, "bs", **more))
 
 

@@ -57,7 +57,7 @@ def test_gradients_stay_finite_between_equal_values(dtype):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 2), (2, 4), (2, 3, 2)])
-def test_gradients_of_whole_bases_are_those_of_what_they_span(dtype, shape):
+def test_gradients_of_complete_bases_follow_their_span(dtype, shape):
     x, k = matrix(dtype, *shape), min(shape[-2:])
     weight = matrix(dtype, max(shape[-2:]), max(shape[-2:]), seed=1)
 
@@ -78,7 +78,7 @@ def test_gradients_of_whole_bases_are_those_of_what_they_span(dtype, shape):
         ef.testing.check_gradients(f, (x,), order=2)
 
 
-def test_the_only_vector_that_completes_a_basis_has_a_gradient_of_its_own():
+def test_gradient_of_the_single_completing_basis_vector():
     x = matrix("float64", 3, 2)
     ef.testing.check_gradients(lambda x: ef.linalg.qr(x, mode="complete"), (x,), order=2)
     ef.testing.check_gradients(ef.linalg.svd, (x,))
@@ -151,7 +151,7 @@ def test_wrong_shapes_are_explained(call, words):
     assert words in str(caught.value)
 
 
-def test_stacks_of_products_have_the_same_bits_however_they_are_shared():
+def test_batched_matmul_is_bitwise_independent_of_partitioning():
     a, b = matrix("float64", 64, 48, 40), matrix("float64", 64, 40, 72)
     whole = ef.matmul(a, b).numpy()
     assert all(

@@ -47,7 +47,7 @@ def jax_array(array):
 
 
 @pytest.mark.parametrize("make", [Exporting, torch_tensor, jax_array])
-def test_what_offers_dlpack_is_an_input(make):
+def test_dlpack_objects_are_accepted_as_inputs(make):
     first, second = make(X.copy()), make(X + 1)
     f = ef.function(lambda x, k=None: ef.multiply(x, 2) + ef.sum(x))
     for given, array in ((first, X), (second, X + 1), (first, X)):

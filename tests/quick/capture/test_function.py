@@ -445,7 +445,7 @@ def test_a_function_that_calls_itself():
 # What people read --------------------------------------------------------------------------------
 
 
-def test_explain_tells_why():
+def test_explain_lists_reasons_of_retraces():
     rate = [0.1]
     step = ef.function(lambda x, y: x * rate[0] + y)
     step(X, X)
@@ -477,7 +477,7 @@ def test_the_ledger_as_text():
     assert "test_function.py" in text
 
 
-def test_printing_while_tracing_shows_what_is_known(capsys):
+def test_printing_while_tracing_shows_shape_and_dtype(capsys):
     step = ef.function(lambda x: (print("x is", x), f"{x}", x * 2)[2])
     assert step(X).tolist() == [2.0, 4.0, 6.0]
     assert "shape=(3,), float32" in capsys.readouterr().out

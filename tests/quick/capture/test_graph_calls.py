@@ -121,7 +121,7 @@ def test_persistent_tapes():
     assert tape.gradient(found["a"], X).tolist() == (X * 2).tolist()
 
 
-def test_results_that_nobody_asks_for_have_no_part():
+def test_unused_results_do_not_contribute():
     """Not even as zeros: infinity times zero would be NaN."""
     f = lambda x: (ef.sum(x * x), ef.sum(ef.sqrt(x - 0.5)))
     for step in (f, ef.function(f), ef.function(f, numerics="exact")):
@@ -135,7 +135,7 @@ def test_results_that_nobody_asks_for_have_no_part():
         assert outer.gradient(first, X).tolist() == [2.0, 2.0, 2.0]
 
 
-def test_gradients_of_results_of_integers_and_of_what_is_not_connected():
+def test_gradients_of_integer_results_and_unconnected_inputs():
     step = ef.function(lambda x, y: (ef.argmax(x), x * 2, y.shape[0]))
     with ef.GradientTape(persistent=True) as tape:
         tape.watch([X])
@@ -255,7 +255,7 @@ def test_missing_gradients_are_as_in_eager(capture, unconnected):
     assert found is None if unconnected == "none" else found.tolist() == [0.0] * 3
 
 
-def test_tapes_hold_what_the_gradient_needs_and_no_more():
+def test_tapes_hold_only_values_the_gradient_needs():
     step = ef.function(lambda x: ef.sum(ef.tanh(x)))
     x = ef.ones((1000, 100))
     with ef.GradientTape(persistent=True) as tape:

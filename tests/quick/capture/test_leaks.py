@@ -39,7 +39,7 @@ def test_training_steps_need_no_search_for_leaks(monkeypatch):
             gc.enable()
 
 
-def test_the_collector_runs_as_before_after_traces_in_many_threads():
+def test_gc_thresholds_are_restored_after_threaded_traces():
     stop = threading.Event()
 
     def come_and_go():

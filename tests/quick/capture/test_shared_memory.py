@@ -53,7 +53,7 @@ def test_memory_of_our_own_is_still_folded():
         assert "exp" not in names
 
 
-def test_what_is_shared_is_forgotten_with_its_owner():
+def test_shared_memory_entry_is_removed_with_its_owner():
     gc.collect()
     before = len(backend.lent)
     arrays = [np.ones(3) for _ in range(10)]
@@ -108,7 +108,7 @@ def test_results_stay_when_the_caller_changes_the_array(given, results, way):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "bfloat16"])
-def test_copies_and_variables_stay_when_the_caller_changes_the_array(dtype):
+def test_copies_and_variables_keep_values_if_the_array_changes(dtype):
     array = np.ones(5, ef.as_dtype(dtype) if dtype == "bfloat16" else dtype)
     shared = ef.asarray(array)
     assigned, captured = ef.Variable(ef.tensor(array)), ef.Variable(ef.tensor(array))

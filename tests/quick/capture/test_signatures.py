@@ -28,7 +28,7 @@ def saved(graph, path, signatures):
     return ef.capture.load(path)
 
 
-def test_a_signature_computes_what_it_needs(graph, tmp_path):
+def test_signature_computes_only_required_nodes(graph, tmp_path):
     loaded = saved(
         graph, tmp_path / "m.ef", {"classify": ["scores"], "embed": {"features": "body/tanh"}}
     )
@@ -67,7 +67,7 @@ def test_files_keep_signatures(graph, tmp_path):
         ({"a": ["score"]}, SessionError, "score"),
     ],
 )
-def test_what_is_no_signature(graph, tmp_path, given, error, words):
+def test_invalid_signatures_are_refused(graph, tmp_path, given, error, words):
     with pytest.raises(error, match=words):
         graph.save(tmp_path / "m.ef", signatures=given)
     assert not (tmp_path / "m.ef").exists()

@@ -62,7 +62,7 @@ def make(told):
     return names["make"]
 
 
-def test_captured_code_tells_what_eager_code_tells(told):
+def test_captured_code_reports_the_same_as_eager(told):
     make = programs()
     rows = []
     for capture in (lambda f: f, ef.function):
@@ -113,7 +113,7 @@ def test_the_same_value_comes_out_once(told):
     assert step.graphs[0].outputs.names == ("output", "a", "a/step")
 
 
-def test_after_an_error_nothing_is_told_and_nothing_changed(told):
+def test_error_reports_nothing_and_changes_nothing(told):
     n = ef.Variable(0)
 
     @ef.function
@@ -178,7 +178,7 @@ def test_functions_within_functions_and_tapes(told):
 
 
 @pytest.mark.parametrize("captured", [False, True])
-def test_what_is_computed_again_is_not_told_again(told, captured):
+def test_recomputation_does_not_report_again(told, captured):
     def f(x):
         y = ef.sin(x)
         told("y", _=y)
@@ -201,7 +201,7 @@ def test_forward_mode_passes_them_on(told):
     assert (float(y), float(tangent), told.rows) == (9.0, 6.0, [("x", 3.0)])
 
 
-def test_examples_of_vmap_are_refused_and_what_they_share_is_told(told):
+def test_vmap_reports_shared_values_and_refuses_per_example_ones(told):
     def f(x, c):
         told("shared", _=c)
         return x * c
@@ -223,7 +223,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_bodies_of_loops_and_branches_say_what_to_do(told, loop):
+def test_taps_in_captured_bodies_are_refused_with_a_hint(told, loop):
     def f(v):
         told("inside", _=v)
         return v
@@ -254,7 +254,7 @@ def test_symbolic_tensors_of_models(told):
         told("x", _=inputs * 2.0)
 
 
-def test_a_trained_model_tells_once_a_step(told):
+def test_trained_model_reports_once_per_step(told):
     class Shown(ef.nn.Layer):
         def call(self, x):
             told("mean", _=x.mean())
@@ -267,7 +267,7 @@ def test_a_trained_model_tells_once_a_step(told):
     assert [row[1] for row in told.rows] == [1.5, 5.5, 9.5]
 
 
-def test_verify_compares_what_eager_calls_give(told):
+def test_verify_accepts_functions_with_taps(told):
     def f(x):
         told("x", _=ef.tanh(x))
         return x * 2.0
@@ -285,7 +285,7 @@ def test_programs_for_numpy_leave_them_out(told, tmp_path):
     assert "tanh" not in (tmp_path / "p.py").read_text()
 
 
-def test_nothing_is_kept_where_nothing_is_told():
+def test_nothing_is_kept_without_taps():
     step = ef.function(lambda x: x * 2.0)
     step(ef.ones(3))
     (entry,) = step._entries.items.values()
@@ -344,7 +344,7 @@ def test_nothing_comes_out_while_no_sink_is_due(watched, rates, monkeypatch):
     assert [float(plain(x, i)) for i in range(12)] == losses and float(other) == float(w)
 
 
-def test_a_step_that_is_computed_or_has_no_rate_is_told_in_each_run(watched):
+def test_step_computed_or_without_rate_is_reported_every_run(watched):
     rows, x = [], ef.tensor([0.5])
     step, _ = rated_step(rows, (2,), lambda i: i + 1)
     for i in range(6):

@@ -77,7 +77,7 @@ def test_clearing_deletes_kernels_alone(filled, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y", 0), ("YES", 0), ("", 3), ("no", 3), (None, 3)])
-def test_whoever_sits_there_is_asked(filled, monkeypatch, capsys, answer, left):
+def test_clear_asks_for_confirmation_on_a_terminal(filled, monkeypatch, capsys, answer, left):
     def answered(question):
         assert "delete 3 entries" in question and str(filled) in question
         if answer is None:
@@ -91,7 +91,7 @@ def test_whoever_sits_there_is_asked(filled, monkeypatch, capsys, answer, left):
     assert ("nothing is deleted" in capsys.readouterr().out) == bool(left)
 
 
-def test_nobody_to_ask_is_an_error(filled, monkeypatch, capsys):
+def test_clear_without_terminal_needs_yes(filled, monkeypatch, capsys):
     monkeypatch.setattr(command.sys.stdin, "isatty", lambda: False, raising=False)
     assert main(["cache", "clear"]) == 2
     assert "try: eagerflow cache clear --yes" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def run(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_versions_are_those_of_what_runs(capsys):
+def test_versions_are_those_in_use(capsys):
     found = json.loads(run(capsys, "--json"))
     assert found["eagerflow"]["version"] == ef.__version__
     assert found["numpy"]["version"] == np.__version__
@@ -41,7 +41,7 @@ def test_versions_are_those_of_what_runs(capsys):
     assert found["packages"]["always"]["numpy"]["installed"] == metadata.version("numpy")
 
 
-def test_the_text_tells_the_same(capsys, monkeypatch):
+def test_text_output_has_the_same_information(capsys, monkeypatch):
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", "7\x1b[2J")
     text = run(capsys)
     for words in (
@@ -133,7 +133,7 @@ def test_every_variable_that_is_named_is_in_the_table():
     assert named == {name for name in settings.SETTINGS if name.startswith("EAGERFLOW_")}
 
 
-def test_what_is_not_in_the_table_cannot_be_read(monkeypatch):
+def test_undeclared_settings_cannot_be_read(monkeypatch):
     monkeypatch.setenv("EAGERFLOW_SECRET", "1")
     with pytest.raises(KeyError, match="EAGERFLOW_SECRET"):
         settings.setting("EAGERFLOW_SECRET")

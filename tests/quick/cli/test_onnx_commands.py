@@ -125,13 +125,13 @@ def test_export_to_python(command, tmp_path):
         (("broken.onnx", "--to", "ef"), "this is not an ONNX model"),
     ],
 )
-def test_export_says_what_is_wrong(command, arguments, words):
+def test_export_reports_invalid_arguments(command, arguments, words):
     status, out, err = command("export", *arguments)
     assert (status, out) == (2, "")
     assert words in err and "Traceback" not in err
 
 
-def test_what_onnx_cannot_say_is_one_sentence(command, tmp_path):
+def test_unsupported_onnx_export_is_reported_in_one_sentence(command, tmp_path):
     spec = ef.TensorSpec(("n",), "complex64")
     ef.capture.trace(lambda x: x * x, spec).save(tmp_path / "complex.ef")
     status, out, err = command("export", "complex.ef", "--to", "onnx")
@@ -159,7 +159,7 @@ def test_check(command):
     assert err.startswith("broken.onnx: ")
 
 
-def test_check_tells_what_is_not_supported(command, tmp_path):
+def test_check_reports_unsupported_ops(command, tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     text = '<ir_version: 10, opset_import: ["" : 21, "odd" : 1]> g (float[2] x) => (float[2] y)'
     model = onnx.parser.parse_model(text + " { y = odd.Dance(x) }")
@@ -228,7 +228,7 @@ def test_random_values_of_each_kind(command, tmp_path, dtype):
         (("model.ef", "--feed", "x=both.npz", "--fetch", "no"), "no"),
     ],
 )
-def test_run_says_what_is_wrong(command, arguments, words):
+def test_run_reports_invalid_arguments(command, arguments, words):
     status, out, err = command("run", *arguments)
     assert (status, out) == (2, "")
     assert words in err and "Traceback" not in err

@@ -39,7 +39,7 @@ def plain(text):
     return re.sub(r"[\d,]+ bytes", "bytes", text)
 
 
-def test_commands_print_what_the_page_says(folder, monkeypatch, capsys):
+def test_commands_print_the_documented_output(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("EAGERFLOW_CACHE", str(folder / "kernels"))
     for line, shown in commands():
@@ -52,7 +52,7 @@ def test_commands_print_what_the_page_says(folder, monkeypatch, capsys):
         assert plain(printed) == plain(shown), line
 
 
-def test_what_machines_tell_has_the_lines_of_the_page(folder, monkeypatch, capsys):
+def test_info_has_the_documented_lines(folder, monkeypatch, capsys):
     monkeypatch.setenv("EAGERFLOW_CACHE", str(folder / "kernels"))
     told = {}
     for line, shown in commands():

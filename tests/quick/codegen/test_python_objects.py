@@ -204,7 +204,7 @@ def test_nothing_is_leaked(name):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_errors_of_those_who_are_asked_go_through(error):
+def test_errors_of_attribute_access_propagate(error):
     thing = Thing()
     ask = question([("attribute", thing, "made", thing.x), ("attribute", thing, "x", thing.x)])
     thing.error = error("mine")
@@ -215,7 +215,7 @@ def test_errors_of_those_who_are_asked_go_through(error):
     assert ask() == 0
 
 
-def test_what_is_asked_lives_as_long_as_the_question():
+def test_guarded_object_lives_as_long_as_the_guard():
     thing = Thing()
     ask, gone = question([("attribute", thing, "x", thing.x)]), weakref.ref(thing)
     del thing

@@ -162,7 +162,7 @@ def test_few_calls_are_kept(monkeypatch):
         assert len(generated._calls) <= 3
 
 
-def test_who_watches_sees_every_call():
+def test_watcher_sees_every_call():
     x = np.ones((40, 50))
     call = ready.elements_of(body, [x, x], ())
     call([x, x])

@@ -530,20 +530,20 @@ def test_the_error_shows_the_whole_region():
     )
 
 
-def test_the_error_tells_what_to_try():
+def test_error_suggests_a_fix():
     with pytest.raises(DTypeError) as caught:
         region(X, I, make("add", X, I))
     assert str(caught.value).endswith("\n  try: the instruction convert")
 
 
-def test_what_the_malformed_ones_are_made_of_is_sound():
+def test_parts_of_the_malformed_regions_are_valid():
     parts = (X, B, I, ROW, INDEX, STATE, table("k"), ABS)
     sound = region(*parts, make("sum", X, axes="n", over="m", name="2"), sizes=(("m", 3),))
     assert str(sound).splitlines()[0] == "region bad[m=3, n]"
     assert str(sound).splitlines()[-1] == "  out y: float32[n] = %2"
 
 
-def test_zeros_of_both_signs_and_nan_are_told_apart():
+def test_signed_zeros_and_nan_compare_by_bits():
     def plus(number):
         return region(X, make("add", X, Constant(number, "float32")))
 
@@ -582,14 +582,14 @@ def test_equal_regions_that_are_written_are_one():
     assert first == region(X, make("multiply", X, Constant(0.5, "float32")), name="scaled")
 
 
-def test_a_region_goes_when_nobody_uses_it():
+def test_unreferenced_region_is_collected():
     first = scaled(0.125)
     first.calls["what was made ready"] = 1
     del first
     assert not scaled(0.125).calls
 
 
-def test_what_is_wrong_is_refused_every_time():
+def test_invalid_region_is_refused_every_time():
     for _ in range(2):
         with pytest.raises(ArgumentError, match="without outputs"):
             Builder("nothing", "m n").region()

@@ -45,7 +45,7 @@ def test_a_sound_graph_passes():
     assert {n.op.name for n in graph.nodes} >= {"matmul", "top_k", "where", "sum"}
 
 
-def test_what_passes_make_passes():
+def test_edited_graphs_pass_the_check():
     graph = sound()
     graph.prune("s").check()
     graph.rename({"x": "image"}).check()

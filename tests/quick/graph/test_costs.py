@@ -82,7 +82,7 @@ def test_a_cost_that_is_no_polynomial_asks_for_sizes(monkeypatch):
     assert graph.costs(n=4).flops == 8
 
 
-def test_scopes_include_what_is_inside():
+def test_scope_costs_include_nested_scopes():
     costs = network(4).costs()
     assert list(costs.scopes) == ["outer", "outer/inner", ""]
     assert costs.scopes["outer"].flops == 160
@@ -133,7 +133,7 @@ def test_outputs_and_assigned_values_stay():
     assert costs.peak == 8_000 + 3 * 4_000 + 4
 
 
-def test_views_need_no_memory_but_keep_what_they_show():
+def test_views_need_no_memory_but_keep_their_base():
     def f(x):
         y = ef.tanh(x)
         z = ef.reshape(y, (10, 100)).T  # two views of y

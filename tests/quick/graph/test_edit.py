@@ -89,7 +89,7 @@ def test_outputs_go_before_nodes_of_the_same_name():
 # Pruning ------------------------------------------------------------------------------------------
 
 
-def test_only_what_is_needed_stays():
+def test_prune_keeps_only_required_nodes():
     graph = network()
     small = graph.prune("h")
     assert [node.op.name for node in small.nodes] == ["matmul", "tanh"]
@@ -196,7 +196,7 @@ def test_one_after_the_other():
     assert [node.name for node in second.nodes] == ["multiply", "tanh"]
 
 
-def test_feeds_say_what_goes_where():
+def test_compose_connects_values_by_feeds():
     first = network()
     second = ef.capture.trace(lambda a, b: a - ef.sum(b), spec("m", 2), spec(), name="g")
     both = first.compose(second, {"a": "dense/tanh", "b": "loss"}, keep=["loss", "values"])
@@ -239,7 +239,7 @@ def test_a_graph_after_itself():
     np.testing.assert_allclose(run(thrice, X[0])["x"], expected)
 
 
-def test_the_second_reads_what_the_first_assigns():
+def test_composed_graph_reads_variables_assigned_by_the_first():
     count = ef.Variable(ef.ones(()), name="count")
 
     def step(x):
@@ -261,7 +261,7 @@ def test_different_variables_of_one_name_stay_apart():
     np.testing.assert_allclose(run(both, X[0])["x"], X[0] * 2 + 5)
 
 
-def test_named_sizes_take_on_what_they_are_fed_with():
+def test_named_sizes_are_unified_in_composition():
     first = ef.capture.trace(lambda x: {"y": x.T}, spec("rows", 3))
     second = ef.capture.trace(lambda y: ef.sum(y, axis=0, keepdims=True), spec("n", "m"))
     both = first.compose(second)
@@ -283,7 +283,7 @@ def test_names_of_the_second_go_into_a_scope():
 
 
 @pytest.mark.parametrize("other", [spec(4), spec(3, dtype="float64"), spec("n", 3)])
-def test_what_does_not_fit_is_refused(other):
+def test_composing_mismatched_inputs_is_refused(other):
     first = ef.capture.trace(lambda x: ef.exp(x), spec(3), name="first")
     second = ef.capture.trace(lambda x: ef.exp(x), other, name="next")
     words = r"(?s)input x of next does not match.*received: exp of first: .*expected: x: "

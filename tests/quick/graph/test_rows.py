@@ -72,11 +72,11 @@ def test_rows_apart_are_proved(text):
 
 
 @pytest.mark.parametrize("text", texts(MIXED))
-def test_mixed_rows_are_told(text):
+def test_mixed_rows_are_detected(text):
     assert mixing(graph_of(text), "batch")
 
 
-def test_what_passes_has_rows_apart():
+def test_accepted_graphs_have_independent_rows():
     """Random compositions of expressions of all kinds: a proof is never wrong."""
     random.seed(3)
     passed = tried = 0
@@ -96,7 +96,7 @@ def test_what_passes_has_rows_apart():
     assert passed > 60 and tried - passed > 60, (passed, tried)
 
 
-def test_what_is_assigned_is_told():
+def test_assigned_variable_is_reported():
     count = ef.Variable(0.0)
 
     def step(a):

@@ -86,7 +86,7 @@ def test_several_results_stand_in_one_line():
     )
 
 
-def test_pins_are_told():
+def test_pinned_devices_are_shown():
     def f(x):
         with ef.device("cpu:0"):
             return ef.tanh(x)

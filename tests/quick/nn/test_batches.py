@@ -111,7 +111,7 @@ def test_shuffled_epochs_of_steps_see_every_example():
     assert sorted(seen) == list(range(7))
 
 
-def test_an_iterator_that_ends_early_is_told():
+def test_iterator_that_ends_early_raises():
     source = make_source(iter(batches()), None, None, 3, "fit")
     assert len(list(source.epoch(steps=2))) == 2
     with pytest.raises(ef.errors.ShapeError, match="ended after 1 of 2 steps"):

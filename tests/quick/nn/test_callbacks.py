@@ -73,7 +73,7 @@ def test_every_hook_reaches_every_callback_in_order():
         assert all_of_them.listens(hook)
 
 
-def test_a_list_knows_who_listens():
+def test_callback_list_reports_listeners():
     class Batches(callbacks.Callback):
         def on_batch_end(self, batch, logs=None):
             self.last = batch
@@ -86,7 +86,7 @@ def test_a_list_knows_who_listens():
     assert one.last == 5
 
 
-def test_what_a_callback_adds_to_the_numbers_is_seen_behind_it():
+def test_logs_added_by_a_callback_reach_later_callbacks():
     add = callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(extra=1.0))
     history = callbacks.History()
     callbacks.CallbackList([add, history]).on_epoch_end(0, {"loss": 2.0})
@@ -222,7 +222,7 @@ def test_swap_ema_weights_for_callbacks_behind():
 
 
 @pytest.mark.parametrize("ask", ["evaluate", "predict"])
-def test_swap_ema_weights_gives_weights_back_where_somebody_interrupts(ask):
+def test_swap_ema_weights_restores_weights_on_interrupt(ask):
     class Interrupts(ef.nn.callbacks.Callback):
         def stop(self, batch, logs=None):
             raise KeyboardInterrupt
@@ -315,7 +315,7 @@ def test_history_plots_each_number_once(tmp_path):
         callbacks.History().plot()
 
 
-def test_history_says_what_is_missing(monkeypatch):
+def test_history_plot_without_matplotlib_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ef.errors.MissingExtraError, match=r"eagerflow\[plot\]"):
@@ -365,7 +365,7 @@ def _keras():
     return pytest.importorskip("keras", reason="Keras is not installed")
 
 
-def test_monitors_do_what_those_of_keras_do():
+def test_monitoring_callbacks_match_keras():
     """Random numbers and options: the same epoch of stopping, best weights, rates."""
     keras = _keras()
     rng = np.random.default_rng(0)

@@ -148,7 +148,7 @@ def test_a_name_is_that_in_the_dict():
     assert [layer.name for layer in model.layers] == ["x", "first", "own"]
 
 
-def test_what_has_changed_since():
+def test_clone_keeps_trainable_flags():
     model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(3), ef.nn.Dense(2)], name="chain")
     model.layers[0].trainable = False
     made = again(model)
@@ -262,7 +262,7 @@ def refused(outputs, x):
     return str(error.value)
 
 
-def test_what_has_no_configuration(monkeypatch):
+def test_models_without_configuration_are_refused(monkeypatch):
     x = ef.nn.Input((5000,), name="x")
     assert "at most 4,096 real numbers" in refused(x + ef.ones(5000), x)
     assert "activation = " in refused(ef.nn.Dense(2, activation=lambda x: x)(x), x)
@@ -274,7 +274,7 @@ def test_what_has_no_configuration(monkeypatch):
         ef.nn.Sequential([own_values]).clone()
 
 
-def test_a_model_shows_what_it_is():
+def test_repr_of_models():
     assert repr(ef.nn.Sequential(name="chain")) == "<Sequential chain: 0 layers>"
     assert repr(ef.nn.Sequential([ef.tanh], name="chain")) == "<Sequential chain: 1 layers>"
     assert repr(large_model()) == "<Model large: 4 layers, 39 parameters>"

@@ -102,7 +102,7 @@ def test_a_constructor_of_a_users_own_calls_that_of_its_base():
     assert Wide.from_config(layer.get_config()).units == 4
 
 
-def test_what_a_base_takes_is_left_out_without_options():
+def test_base_arguments_are_omitted_without_options():
     class Narrow(ef.nn.Dense):
         @arguments
         def __init__(self, units: Count, label: str = "n"):
@@ -129,7 +129,7 @@ def test_options_of_a_base_with_any_keywords_are_passed_on():
     assert (layer.total, layer.use_bias) == (8, False)
 
 
-def test_what_may_be_none_is_checked_otherwise():
+def test_optional_arguments_are_checked_unless_none():
     assert (Window().area, Window(3).area, Window(label="x").label) == (None, 9, "x")
     with pytest.raises(ef.errors.ArgumentError, match="Window: width: 0 is out of range"):
         Window(0)

@@ -84,7 +84,7 @@ def test_each_row_is_at_a_position_of_its_own():
     assert both["position"].tolist() == [3, 1] and both["keys_0"].shape == (2, 4, 8, 4)
 
 
-def test_what_stands_behind_a_token_is_never_seen():
+def test_later_positions_do_not_affect_decoding():
     model = gpt()
     graph = networks.decoding_graph(model)
     state = beginning(graph, 1)
@@ -110,6 +110,6 @@ def test_it_goes_into_the_file(tmp_path):
         (networks.lenet5, None, "token by token"),
     ],
 )
-def test_what_has_no_steps(model, context, words):
+def test_models_without_decoding_steps_are_refused(model, context, words):
     with pytest.raises(ArgumentError, match=words):
         networks.decoding_graph(model(), context)

@@ -86,7 +86,7 @@ def test_logits_are_capped():
     assert 2.9 < float(ef.max(logits)) <= 3.0
 
 
-def test_what_is_refused():
+def test_invalid_arguments_and_indices_are_refused():
     with pytest.raises(ef.errors.ArgumentError, match=r"input_dim.*0 is out of range"):
         ef.nn.Embedding(0, 2)
     with pytest.raises(ef.errors.ArgumentError, match=r"output_dim.*True is out of range"):

@@ -284,7 +284,7 @@ def state_of(*shapes):
         (((3, 4), (3, 2)), None, FileFormatError, r"b/kernel: \(2, 3\) for \(3, 2\)"),
     ],
 )
-def test_what_does_not_fit_is_named(shapes, mapping, error, words):
+def test_mismatched_weights_are_named(shapes, mapping, error, words):
     model = two_layers()
     before = [a.tobytes() for a in model.get_weights()]
     with pytest.raises(error, match=f"(?s){words}"):

@@ -182,7 +182,7 @@ def test_a_chain_has_the_free_sizes_and_the_batch_of_its_input():
     assert ef.nn.model_from_json(model.to_json()).get_config() == model.get_config()
 
 
-def test_what_no_model_uses_goes_away():
+def test_layer_without_model_is_collected():
     layer = ef.nn.Dense(2)
     gone = weakref.ref(layer)
     out = layer(ef.nn.Input((3,)))
@@ -239,7 +239,7 @@ def test_masks_reach_layers_between_symbols():
     same(outer(given), pooled)
 
 
-def test_symbols_tell_what_they_are():
+def test_repr_of_symbolic_tensors():
     x = ef.nn.Input((3,), name="x")
     assert is_symbolic(x) and is_symbolic(ef.nn.Dense(2)(x)) and not is_symbolic(ef.ones(3))
     assert repr(x) == "Tensor(<symbolic>, shape=(batch, 3), float32, cpu:0)"

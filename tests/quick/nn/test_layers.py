@@ -294,7 +294,7 @@ def built(layer, *shape):
         ),
     ],
 )
-def test_errors_name_the_layer_and_what_was_expected(call, error, words):
+def test_errors_name_the_layer_and_the_expected_argument(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
@@ -325,7 +325,7 @@ def test_initializers_have_keras_variances():
         assert x.var() == pytest.approx(variance, rel=0.03), name
 
 
-def test_names_of_activations_mean_what_they_mean_in_keras():
+def test_activation_names_match_keras():
     """Formulas of Keras 3.10's documentation, at its defaults."""
     x = np.linspace(-4, 4, 41)
     sigmoid = 1 / (1 + np.exp(-x))

@@ -131,7 +131,7 @@ def test_a_loss_that_is_no_number_at_first():
         ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(w))
 
 
-def test_a_loss_that_raises_leaves_the_variables_where_the_last_step_led():
+def test_loss_that_raises_leaves_variables_at_the_last_step():
     w, calls = ef.Variable([-1.0, 2.0]), []
 
     def loss():

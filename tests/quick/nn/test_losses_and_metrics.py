@@ -32,7 +32,7 @@ def test_crossentropies_are_those_of_pytorch():
     assert float(value) == pytest.approx(smooth, rel=1e-5)
 
 
-def test_binary_crossentropy_is_that_of_pytorch_and_does_not_overflow():
+def test_binary_crossentropy_matches_pytorch_without_overflow():
     z, y = LOGITS[:, :1], (LABELS % 2).astype(np.float32)[:, None]
     expected = torch.nn.functional.binary_cross_entropy_with_logits(T(z), T(y)).item()
     assert float(losses.BinaryCrossentropy(True)(y, z)) == pytest.approx(expected, rel=1e-5)

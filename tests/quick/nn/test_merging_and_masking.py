@@ -42,7 +42,7 @@ def test_masks_are_those_of_keras(name, masks):
         np.testing.assert_array_equal(mask_of(found), mask)
 
 
-def test_what_masks_leave_out_is_not_the_maximum():
+def test_masked_values_are_ignored_in_maximum():
     x, y = masked([[[5.0], [5.0]]], [[True, False]]), masked([[[1.0], [1.0]]], [[True, True]])
     np.testing.assert_array_equal(ef.nn.Maximum()([x, y]), [[[5.0], [1.0]]])
     np.testing.assert_array_equal(ef.nn.Multiply()([x, y]), [[[5.0], [1.0]]])
@@ -94,7 +94,7 @@ def test_functions_make_models():
         (lambda: ef.nn.Lambda(lambda x: x).get_config(), "Argument", "a Python function"),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(getattr(ef.errors, f"{error}Error"), match=words):
         call()
 
@@ -118,7 +118,7 @@ def test_masking_masks_in_models_and_captured():
     assert ef.function(model)(ef.tensor(x)).tolist() == [2]
 
 
-def test_lambda_gives_a_function_what_it_asks_for():
+def test_lambda_passes_the_arguments_the_function_accepts():
     def scaled(x, by, mask=None, training=False):
         return x * by + (0.0 if mask is None else 10.0) + (100.0 if training else 0.0)
 

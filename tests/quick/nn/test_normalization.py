@@ -19,7 +19,7 @@ def random(*shape):
 # Batch normalization ------------------------------------------------------------------------------
 
 
-def test_the_mask_chooses_what_makes_the_statistics():
+def test_statistics_use_only_unmasked_values():
     x = random(4, 5, 3)
     mask = rng.random((4, 5)) < 0.6
     layer = ef.nn.BatchNormalization(momentum=0.0, epsilon=0.0)
@@ -30,7 +30,7 @@ def test_the_mask_chooses_what_makes_the_statistics():
     np.testing.assert_allclose(outputs, (x - kept.mean(0)) / kept.std(0), rtol=1e-4, atol=1e-5)
 
 
-def test_a_mask_that_comes_with_the_inputs_is_obeyed_and_passed_on():
+def test_input_mask_is_applied_and_propagated():
     x = random(2, 3, 4)
     x[1, 1:] = 0
     model = ef.nn.Sequential([ef.nn.Masking(), ef.nn.BatchNormalization(momentum=0.0)])
@@ -170,7 +170,7 @@ def test_a_kernel_of_zeros_stays():
     np.testing.assert_array_equal(layer.layer.kernel.value, 0)
 
 
-def test_the_wrapped_layer_trains_and_comes_back_from_the_configuration():
+def test_wrapped_layer_trains_and_is_restored_from_config():
     layer = ef.nn.SpectralNormalization(ef.nn.Dense(2, activation="tanh"), power_iterations=2)
     model = ef.nn.Sequential([layer])
     model.compile("sgd", "mse")
@@ -209,6 +209,6 @@ def test_the_wrapped_layer_trains_and_comes_back_from_the_configuration():
         (lambda: ef.nn.LocalResponseNormalization(-1), "Argument", "out of range"),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(getattr(ef.errors, f"{error}Error"), match=words):
         call()

@@ -84,7 +84,7 @@ def differences(theirs, ours):
 
 
 @pytest.mark.parametrize("name", MODULES.split())
-def test_the_page_lists_what_differs(name):
+def test_page_lists_differences_from_keras(name):
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     theirs = public(getattr(keras, name))
     found = list(differences(theirs, ef.nn if name == "layers" else getattr(ef.nn, name)))

@@ -122,7 +122,7 @@ def test_turned_attention_grows(captured):
     close(ef.concat(found, axis=1), right, 2e-5)
 
 
-def test_what_is_refused():
+def test_invalid_arguments_and_shapes_are_refused():
     with pytest.raises(ef.errors.ShapeError, match="an even last axis"):
         ef.nn.RotaryEmbedding()(ef.ones((1, 2, 3)))
     with pytest.raises(ef.errors.ArgumentError, match=r"max_wavelength.*not positive"):

@@ -97,7 +97,7 @@ def test_integers():
         lambda: ef.nn.TextVectorization(output_mode="tf_idf"),
     ],
 )
-def test_configurations_hold_what_was_learned(make):
+def test_configurations_hold_adapted_state(make):
     layer = make()
     layer.adapt([["a"], ["b"], ["a"], ["cd"]])
     inputs = [["a"], ["cd"], ["zz"], ["yy"]]
@@ -246,7 +246,7 @@ def drawn(rng, words):
     return rng.choice(words, (int(rng.integers(1, 5)), int(rng.integers(1, 5))))
 
 
-def test_random_layers_do_what_those_of_keras_do():
+def test_random_layers_match_keras():
     os.environ["KERAS_BACKEND"] = "tensorflow"
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     keras = pytest.importorskip("keras", reason="Keras is not installed")
@@ -289,7 +289,7 @@ def test_random_layers_do_what_those_of_keras_do():
     assert checks > 200
 
 
-def test_random_texts_and_bins_do_what_those_of_keras_do():
+def test_random_texts_and_bins_match_keras():
     os.environ["KERAS_BACKEND"] = "tensorflow"
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     keras = pytest.importorskip("keras", reason="Keras is not installed")

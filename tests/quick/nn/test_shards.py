@@ -125,7 +125,7 @@ def test_a_state_is_written_beside_the_program(tmp_path, monkeypatch):
     assert checkpoint.restore(model).step == 1 and bits(model) == right
 
 
-def test_what_fails_beside_the_program_is_told_once(tmp_path, monkeypatch):
+def test_background_save_error_is_raised_once(tmp_path, monkeypatch):
     model, checkpoint = network(), ef.nn.Checkpoint(tmp_path)
     checkpoint.save(model, step=1)
 

@@ -75,7 +75,7 @@ def test_one_callback_may_come_alone():
 
 
 @pytest.mark.parametrize("wrong", [3, [3], ef.nn.callbacks.EarlyStopping, [None]])
-def test_what_is_no_callback_is_named(wrong):
+def test_invalid_callback_is_refused(wrong):
     with pytest.raises(ArgumentError, match="is not a callback"):
         network().fit(X, Y, verbose=0, callbacks=wrong)
 
@@ -162,7 +162,7 @@ def test_metrics_that_a_model_holds_begin_anew_in_each_epoch():
     assert model.fit(X, X[:, :1], epochs=2, verbose=0).history["count"] == [16.0, 16.0]
 
 
-def test_metrics_of_layers_are_told_of_and_those_of_models_within_are_not():
+def test_layer_metrics_are_listed_and_inner_model_metrics_are_not():
     class Watched(ef.nn.Layer):
         def __init__(self):
             super().__init__()
@@ -198,7 +198,7 @@ def test_a_single_loss_among_outputs_has_no_name_of_its_own():
 
 
 @pytest.mark.parametrize("verbose", [0, 2])
-def test_a_metric_with_several_thresholds_is_told_of(verbose, capsys):
+def test_metric_with_several_thresholds_is_reported(verbose, capsys):
     model = ef.nn.Sequential([ef.nn.Dense(1, activation="sigmoid")])
     metric = ef.nn.metrics.TruePositives([0.0, 1.0], name="found")
     model.compile("sgd", "binary_crossentropy", metrics=[metric])
@@ -209,7 +209,7 @@ def test_a_metric_with_several_thresholds_is_told_of(verbose, capsys):
         assert "found: [5.0000, 0.0000]" in capsys.readouterr().out
 
 
-def test_state_that_begins_as_weights_has_them_before_layers_change_them():
+def test_optimizer_state_copies_weights_before_layers_change_them():
     """SpectralNormalization assigns its kernel in the step that makes the optimizer's state."""
 
     def trained(eagerly):

@@ -69,7 +69,7 @@ def test_bars_of_unknown_length_go_on_until_they_end(places, often):
     assert words(places[1].pages()[-1]).startswith("  0 steps, ")
 
 
-def test_pages_are_not_told_of_each_step(places, monkeypatch):
+def test_notebook_page_is_not_updated_at_each_step(places, monkeypatch):
     monkeypatch.setattr(bar, "_SECONDS_BETWEEN", 60.0)
     one = NotebookBar(total=10_000)
     for _ in range(10_000):

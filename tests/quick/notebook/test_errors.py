@@ -43,7 +43,7 @@ def test_files_have_the_names_that_are_given():
     assert "Cell <3>, line" in words(root)
 
 
-def test_causes_are_told_and_end():
+def test_error_causes_are_listed_without_cycles():
     error = ShapeError("it does not fit")
     first, second = ValueError("<first>\nmore"), KeyError("second")
     error.__cause__, first.__cause__, second.__cause__ = first, second, error
@@ -65,7 +65,7 @@ def test_deep_tracebacks_are_cut():
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_errors_tell_is_text(text):
+def test_error_fields_are_escaped_as_text(text):
     names = "op argument received expected hint at".split()
     error = EagerflowError(text, **dict.fromkeys(names, text))
     error.__cause__ = ValueError(text)

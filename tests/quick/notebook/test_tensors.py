@@ -78,7 +78,7 @@ def test_tables_of_a_stack():
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_what_is_not_finite_is_counted_and_found(data):
+def test_nonfinite_values_are_counted_and_located(data):
     shape = data.draw(st.sampled_from([(7,), (4, 5), (2, 3, 4), (2, 2, 2, 3)]))
     kinds = data.draw(
         st.lists(st.integers(0, 3), min_size=math.prod(shape), max_size=math.prod(shape))
@@ -151,7 +151,7 @@ def test_a_look_finds_the_right_places_in_parts(monkeypatch):
         assert lines == ([expected] if expected and "NaN" in expected else [])
 
 
-def test_only_what_is_shown_is_copied_from_a_device(monkeypatch):
+def test_only_displayed_values_are_copied_from_a_device(monkeypatch):
     copied = []
     backend = ef.devices()[0].backend
     monkeypatch.setattr(

@@ -62,7 +62,7 @@ def test_exceptions_are_still_exceptions():
     assert [name for name in EXCEPTIONS if hasattr(ef, name)] == []
 
 
-def test_arrays_have_what_the_standard_gives_them():
+def test_tensors_have_all_attributes_of_the_standard():
     own = {name for name in dir(strict.asarray(1)) if not name.startswith("_")}
     special = {name for name in vars(type(strict.asarray(1))) if name.startswith("__")}
     # Python falls back on the operators that make a new tensor.
@@ -118,7 +118,7 @@ def test_result_type_where_the_standard_says_it(a):
 
 
 @pytest.mark.parametrize("a", ALL_DTYPES)
-def test_result_type_is_what_an_op_gives(a):
+def test_result_type_matches_the_dtype_of_ops(a):
     x = ef.ones((2,), a)
     others = [ef.ones((), b) for b in ALL_DTYPES]
     for other in [*others, True, 2, 2.5, 2j, np.float64(1), np.arange(2), ef.Variable(1.0)]:
@@ -419,7 +419,7 @@ def test_keywords_of_data():
     assert ef.searchsorted(x, ef.tensor([2]), sorter=ef.argsort(x)).tolist() == [1]
 
 
-def test_copies_are_not_told_from_their_sources():
+def test_copy_argument_gives_equal_results():
     x = ef.tensor([1.0, 2.0])
     for copy in (True, False, None):
         same(ef.reshape(x, (2, 1), copy=copy), [[1.0], [2.0]])

@@ -94,7 +94,7 @@ def test_each_op_states_each_of_its_attributes():
     assert [f"{op.name}.{name}" for op, name in stated() if not is_stated(op, name)] == []
 
 
-def test_defaults_and_samples_are_what_the_ops_say():
+def test_defaults_and_samples_are_valid_attributes():
     seen = 0
     for op in shipped():
         for sample in samples(op, main_dtype(op)):
@@ -151,7 +151,7 @@ def mutants():
 
 
 @pytest.mark.filterwarnings("ignore")  # numbers out of range are cast
-def test_mutated_attributes_are_refused_or_run_with_errors_of_ours():
+def test_mutated_attributes_are_refused_or_raise_typed_errors():
     tried = accepted = 0
     bad = []
     for name, graph in mutants():
@@ -180,7 +180,7 @@ def test_mutated_attributes_are_refused_or_run_with_errors_of_ours():
         ("getitem", "index", (1, "x"), "integers, slices"),
     ],
 )
-def test_errors_name_the_attribute_and_what_it_may_be(op, name, value, words):
+def test_errors_name_the_attribute_and_allowed_values(op, name, value, words):
     attributes = ops[op].attributes | {"index": (0,), "axis": None} | {name: value}
     found = unfit(ops[op], {n: attributes[n] for n in ops[op].attributes})
     assert found is not None and found[0] == name and words in found[1]

@@ -79,7 +79,7 @@ def test_convolution_is_that_of_its_parts():
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-def test_spread_of_what_is_no_nan(dtype):
+def test_nanvar_and_nanstd_ignore_nan(dtype):
     x = X.astype(dtype)
     x[:, 3] = np.nan
     kept = np.delete(x, 3, axis=1)

@@ -127,7 +127,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_each_call_is_one_draw_and_captured_ones_are_those_of_eager(name):
+def test_each_call_draws_once_and_captured_equals_eager(name):
     draw, eager, captured = DRAWS[name], generator(4), generator(4)
     f = ef.function(lambda: draw(captured))
     for number in (1, 2, 3):
@@ -158,7 +158,7 @@ def test_a_shared_generator_gives_each_example_numbers_of_its_own():
     assert bits.shape == (40, 3, 2)
 
 
-def test_a_longer_draw_begins_like_a_shorter_one_and_free_sizes_are_taken():
+def test_longer_draws_extend_shorter_ones_and_free_sizes_work():
     short = ef.random.Generator(2).poisson(3.0, (1,)).item()
     assert ef.random.Generator(2).poisson(3.0, (9,)).tolist()[0] == short
     g = generator(2)
@@ -344,6 +344,6 @@ def test_functions_are_methods_of_the_global_generator():
         ),
     ],
 )
-def test_errors_say_what_was_expected(call, error, words):
+def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(error, match=words):
         call(generator())

@@ -224,7 +224,7 @@ def test_bits_of_the_least_numbers(dtype):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("extreme", [ef.max, ef.min])
-def test_extremes_of_what_a_kernel_computes_have_their_gradients(extreme, dtype):
+def test_gradients_of_min_and_max_of_fused_values(extreme, dtype):
     rng = np.random.default_rng(0)
     w, s = (
         ef.astype(ef.tensor(rng.standard_normal(shape).astype("f4")), dtype)

@@ -83,7 +83,7 @@ def test_places_of_parts_have_to_exist():
         np.add.reduceat(x, [0, 3])
 
 
-def test_quotients_with_what_is_left():
+def test_divmod():
     x = ef.tensor([7, -7])
     assert [part.tolist() for part in divmod(x, 4)] == [[1, -2], [3, 1]]
     assert [part.tolist() for part in divmod(9, x)] == [[1, -2], [2, -5]]
@@ -112,7 +112,7 @@ def test_rules_that_count_bins_need_values():
         ef.function(lambda x: np.histogram(x, "auto")[0])(x)
 
 
-def test_what_numpy_pads_with_belongs_to_its_mode():
+def test_invalid_numpy_pad_options_are_refused():
     x = ef.tensor([1.0, 2.0])
     with pytest.raises(KeywordError, match="end_values"):
         np.pad(x, 1, mode="mean", end_values=2.0)
@@ -210,7 +210,7 @@ def test_logarithmic_spaces():
         ef.geomspace(0, 1)
 
 
-def test_cosine_similarity_measures_vectors_of_shapes_that_broadcast():
+def test_cosine_similarity_broadcasts_its_operands():
     x1, x2 = np.arange(1.0, 7).reshape(1, 2, 3), np.arange(2.0, 8).reshape(2, 1, 3)
     for axis in (0, 1, 2):
         a, b = np.broadcast_arrays(x1, x2)

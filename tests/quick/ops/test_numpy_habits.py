@@ -202,7 +202,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_numpy_functions_without_a_counterpart_say_what_to_do(name):
+def test_numpy_functions_without_counterpart_give_a_hint(name):
     with pytest.raises(DTypeError, match="does not take tensors") as caught:
         REFUSED[name](ef.tensor(A))
     assert name.split()[0] in str(caught.value)

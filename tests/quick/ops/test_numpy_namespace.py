@@ -463,7 +463,7 @@ def test_values_are_those_of_numpy(name):
             same(call(ef.tensor), call(np.asarray), f"{name}, call {i}")
 
 
-def test_what_is_refused_says_why():
+def test_refused_numpy_functions_state_the_reason():
     calls = [
         lambda: np.put(ef.tensor(V), [0], [1.0]),
         lambda: np.fill_diagonal(ef.tensor(S), 1.0),

@@ -85,7 +85,7 @@ def arguments(op):
 
 @pytest.mark.parametrize("op", POINTWISE, ids=lambda op: op.name)
 @pytest.mark.parametrize("tile", [False, True], ids=["whole", "tile"])
-def test_programs_compute_what_the_body_says(op, tile):
+def test_generated_programs_match_the_kernel_body(op, tile):
     for arrays, attributes in arguments(op):
         with np.errstate(all="ignore"):
             wanted = whole(op.kernel)(np, *arrays, **attributes)

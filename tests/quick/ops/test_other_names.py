@@ -110,7 +110,7 @@ def test_every_callable_has_a_signature(value):
 
 
 @pytest.mark.parametrize("module", [ef.fft, ef.linalg, ef.random, ef.signal, ef.nn])
-def test_modules_say_what_they_lack(module):
+def test_missing_module_attribute_raises(module):
     with pytest.raises(AttributeError, match="has no attribute '__warningregistry__'"):
         getattr(module, "__warningregistry__")  # noqa: B009, which unittest's assertWarns asks of all modules
 

@@ -58,7 +58,7 @@ def perceptron(x):
 
 
 @pytest.mark.parametrize("rows", [257, 300, 1024, 1500])
-def test_they_give_what_the_steps_give(monkeypatch, rows):
+def test_chains_match_single_steps(monkeypatch, rows):
     found = chains_of(monkeypatch)
     x = ef.tensor(drawn(0, rows, WIDTH))
     captured = ef.function(perceptron)
@@ -142,7 +142,7 @@ KINDS = (
     st.integers(257, 700),
 )
 @settings(max_examples=40)
-def test_whatever_stands_beside_each_other(program, rows):
+def test_chains_of_random_programs_match_single_ops(program, rows):
     def f(x):
         values = [x @ weights(1), ef.tanh(x)]
         for number, (kind, a, b) in enumerate(program):

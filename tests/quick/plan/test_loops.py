@@ -277,7 +277,7 @@ def test_few_iterations_between_other_steps(count):
 
 
 @pytest.mark.parametrize("length", [0, 1, 5])
-def test_rows_and_what_is_carried_go_on_in_the_segment(length):
+def test_scan_rows_and_carry_are_used_in_the_segment(length):
     def f(x, h):
         last, rows = ef.scan(lambda h, row: (h * 0.5 + row, ef.exp(h)), h + 1.0, x * 2.0)
         back, _ = ef.scan(lambda h, row: (h - row, None), last, rows, reverse=True)

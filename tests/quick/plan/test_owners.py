@@ -115,7 +115,7 @@ HABITS = {
 
 @pytest.mark.parametrize("habit", HABITS)
 @pytest.mark.parametrize("make", [one_variable, two_variables])
-def test_what_is_held_between_steps_never_changes(make, habit):
+def test_values_held_between_steps_never_change(make, habit):
     check_alike(two(make), HABITS[habit])
 
 
@@ -124,7 +124,7 @@ def test_values_may_change_places(habit):
     check_alike(two(two_variables), habit)
 
 
-def test_the_results_of_a_step_do_not_depend_on_what_is_held():
+def test_step_results_do_not_depend_on_held_values():
     plain, held = (Program(True, one_variable()) for _ in range(2))
     losses = [float(plain.step(plain.x)) for _ in range(12)]
     kept, found = [], []
@@ -319,13 +319,13 @@ def evaluate(stage):
 
 
 @pytest.mark.parametrize("act", [read_and_assign, read_alone, step_too, evaluate])
-def test_what_other_threads_hold_never_changes(act):
+def test_values_held_by_other_threads_never_change(act):
     check_held(act)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
 @pytest.mark.parametrize("act", [read_and_assign, read_alone, step_too])
-def test_what_handlers_hold_never_changes(act):
+def test_values_held_by_signal_handlers_never_change(act):
     stage, held, count = Stage(), [], [0]
 
     def handle(signum, frame):

@@ -40,7 +40,7 @@ class Kept(dict):
 
 
 @needs_code
-def test_a_part_is_written_where_nobody_else_holds_the_value():
+def test_part_is_written_in_place_if_unshared():
     kept = Kept(table=np.zeros((ROWS, WIDTH), "float32"))
     address = kept["table"].ctypes.data
     one, wanted = told(kept["table"])
@@ -52,7 +52,7 @@ def test_a_part_is_written_where_nobody_else_holds_the_value():
 
 @needs_code
 @pytest.mark.parametrize("hold", [lambda x: x, lambda x: x[1:], lambda x: memoryview(x)])
-def test_who_holds_the_value_keeps_what_it_was(hold):
+def test_held_value_is_unchanged_by_part_writes(hold):
     kept = Kept(table=np.ones((ROWS, WIDTH), "float32"))
     held = hold(kept["table"])
     one, wanted = told(kept["table"])
@@ -63,7 +63,7 @@ def test_who_holds_the_value_keeps_what_it_was(hold):
 
 @needs_code
 @pytest.mark.parametrize("make", [np.asfortranarray, lambda x: np.frombuffer(x.tobytes(), x.dtype)])
-def test_what_cannot_be_written_over_is_copied(make):
+def test_unwritable_values_are_copied(make):
     begin = np.arange(ROWS * WIDTH, dtype="float32").reshape(ROWS, WIDTH)
     kept = Kept(table=make(begin).reshape(ROWS, WIDTH))
     one, wanted = told(kept["table"])
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_over_is_copied(make):
 
 
 @needs_code
-def test_two_writes_that_began_with_one_value_are_each_those_of_that_value():
+def test_concurrent_part_writes_apply_to_their_initial_value():
     kept = Kept(table=np.zeros((ROWS, WIDTH), "float32"))
     first, one = told(kept["table"], IDS[:1].repeat(4))
     second, other = told(kept["table"], IDS[3:].repeat(4))

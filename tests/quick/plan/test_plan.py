@@ -181,7 +181,7 @@ class Holder:
 
 @pytest.mark.parametrize("numerics", ["fast", "exact"])
 @pytest.mark.parametrize("seed", range(6))
-def test_updates_in_place_are_seen_by_nobody(numerics, seed):
+def test_inplace_updates_are_invisible_to_holders(numerics, seed):
     step, ws, ms, args = step_of()
     plain, vs, ns, _ = step_of()
     fast = ef.function(step, numerics=numerics)
@@ -208,7 +208,7 @@ def test_updates_in_place_are_seen_by_nobody(numerics, seed):
 
 
 @pytest.mark.skipif(not kernel.has_segments(), reason="that takes machine code")
-def test_variables_are_updated_in_place_where_nobody_holds_them():
+def test_unshared_variables_are_updated_in_place():
     step, ws, ms, args = step_of(size=256, width=128)
     fast = ef.function(step)
     fast(*args)
@@ -219,7 +219,7 @@ def test_variables_are_updated_in_place_where_nobody_holds_them():
     assert sum(a == b for a, b in zip(addresses, again, strict=True)) >= 4
 
 
-def test_what_is_assigned_may_be_an_argument_or_a_constant_or_another_variable():
+def test_assigning_arguments_constants_and_other_variables():
     a, b = ef.Variable([1.0, 2.0, 3.0], name="a"), ef.Variable([4.0, 5.0, 6.0], name="b")
     shift = ef.tensor([0.5, 0.5, 0.5])
 
@@ -312,7 +312,7 @@ def test_an_error_gives_variables_back_to_other_threads():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_is_published_is_told_when_it_is_made(exact):
+def test_published_values_are_reported_once_computed(exact):
     """Once, in the order of the program, with the very array that the run gives at its end."""
     before_the_end = 0
     for seed in range(25):
@@ -439,7 +439,7 @@ def test_buffers_are_given_back():
 
 
 @pytest.mark.parametrize("size", [2, 5, 39, 100])
-def test_products_of_two_vectors_are_arrays_for_the_kernels_behind(size):
+def test_dot_products_are_arrays_for_subsequent_kernels(size):
     rng = np.random.default_rng(0)
     x, y = (rng.random(size, "float32") for _ in range(2))
     a = rng.random((64, 64), "float32")

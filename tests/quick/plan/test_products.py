@@ -22,7 +22,7 @@ def ways(plan):
 
 
 @native
-def test_explain_names_each_product_its_factors_its_way_and_the_line():
+def test_explain_lists_products_with_operands_kernel_and_line():
     def function(x, w):
         return ef.tanh(x @ w) @ ef.ones((64,))
 
@@ -59,7 +59,7 @@ def test_a_plan_without_products():
     assert plan_of(lambda x: x + 1.0, ((3,), "float32")).explain() == "no products"
 
 
-def test_einsum_is_told_of():
+def test_explain_lists_einsum():
     spec = (8, 8), "float32"
     plan = plan_of(lambda x, y: ef.einsum("ij,kj->ik", x, y), spec, spec)
     assert "einsum" in plan.explain() or "matmul" in plan.explain()

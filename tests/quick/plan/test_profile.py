@@ -197,7 +197,7 @@ def test_errors_of_steps_name_the_line_of_the_user():
     assert p.seconds > 0
 
 
-def test_long_tables_say_what_they_leave_out():
+def test_long_tables_count_omitted_rows():
     def f(x):
         return [
             op(x)

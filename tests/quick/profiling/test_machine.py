@@ -40,7 +40,7 @@ def test_it_is_measured_anew_when_asked_and_where_it_is_damaged(nothing_known, m
         assert machine.measured() == (7.0, 3.0)
 
 
-def test_threads_are_part_of_what_is_remembered(nothing_known, monkeypatch):
+def test_measurements_are_cached_per_thread_count(nothing_known, monkeypatch):
     machine.measured()
     monkeypatch.setattr(machine, "_peak", lambda count: float(count))
     monkeypatch.setattr(machine, "_memory", lambda count: 1.0)
@@ -54,7 +54,7 @@ def test_without_machine_code_a_product_says_it(nothing_known, monkeypatch):
     assert machine.measured().gigaflops > 0
 
 
-def test_what_is_counted_is_what_numpy_does(nothing_known, monkeypatch):
+def test_measured_bytes_match_the_numpy_operation(nothing_known, monkeypatch):
     """Bytes are those of two arrays, as the facts of an addition of an array to itself say."""
     seen = []
     real = np.add

@@ -35,7 +35,7 @@ def test_bytes_begin_with_a_result_and_end_with_its_last_view():
     del z
 
 
-def test_lines_tell_what_they_hold_at_the_peak_and_at_the_end():
+def test_lines_report_memory_at_the_peak_and_at_the_end():
     with ef.profile() as p:
         kept, first = ef.exp(X), here()
         gone, second = ef.sin(ef.tanh(X)), here()
@@ -50,7 +50,7 @@ def test_lines_tell_what_they_hold_at_the_peak_and_at_the_end():
     del kept
 
 
-def test_what_was_there_before_and_what_goes_later_are_others():
+def test_memory_allocated_before_or_freed_later_is_ignored():
     with ef.profile():
         before = ef.exp(X)
         with ef.profile() as p:

@@ -87,7 +87,7 @@ def test_messages_come_as_they_were_sent_however_they_are_cut(messages, lengths)
         found.receive()
 
 
-def test_files_come_with_the_messages_that_told_of_them(ends, tmp_path):
+def test_files_arrive_with_their_messages(ends, tmp_path):
     """Also where many messages lie ready, which are taken with one call of the system."""
     a, b = ends
     for i in range(5):
@@ -104,7 +104,7 @@ def test_files_come_with_the_messages_that_told_of_them(ends, tmp_path):
         assert b.receive()[0] == {"between": i}
 
 
-def test_a_file_that_nobody_took_is_closed(ends, tmp_path):
+def test_unreceived_file_is_closed(ends, tmp_path):
     a, b = ends
     (tmp_path / "it").write_text("text")
     before = len(os.listdir("/proc/self/fd"))
@@ -118,7 +118,7 @@ def test_a_file_that_nobody_took_is_closed(ends, tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before - 2
 
 
-def test_a_file_that_was_told_of_and_is_none(ends):
+def test_announced_file_that_is_missing_raises(ends):
     a, b = ends
     a.send({"file": 1})
     a.socket.sendall(b"f")
@@ -142,7 +142,7 @@ def test_a_stranger_brings_no_file_and_no_long_message(ends, tmp_path):
         b.receive(100)
 
 
-def test_what_follows_a_greeting_is_not_lost(ends):
+def test_message_after_a_greeting_is_received(ends):
     a, b = ends
     a.send({"hello": 1})
     a.send({"then": 2}, [np.arange(3)])
@@ -181,7 +181,7 @@ def test_large_arrays_between_threads(ends, size):
 
 
 @pytest.mark.parametrize("data", [b"\x02\0\0\0[]", b"\x02\0\0\0{", b"\x01\0\0\0\xff"])
-def test_what_is_no_message_ends_it(ends, data):
+def test_malformed_message_ends_the_channel(ends, data):
     a, b = ends
     a.socket.sendall(data)
     a.close()

@@ -88,7 +88,7 @@ def long_functions(sources):
     ]
 
 
-def test_long_files_are_told():
+def test_long_files_cause_a_warning():
     for told in long_files(read_sources(*FOLDERS)):
         warnings.warn(told, LongFileWarning, stacklevel=1)
 

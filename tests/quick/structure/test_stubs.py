@@ -62,7 +62,7 @@ def test_planted_open_module_is_found(line):
     assert open_modules(planted) == ["eagerflow/a.py:1: any name passes in eagerflow.a"]
 
 
-def test_random_tells_the_functions_that_are_loaded_late():
+def test_random_declares_lazily_loaded_functions():
     tree = ast.parse((ROOT / "eagerflow/ops/random.py").read_text(encoding="utf-8"))
     told = {
         line.targets[0].id: ast.unparse(line.value)

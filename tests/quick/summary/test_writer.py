@@ -195,7 +195,7 @@ def test_hyperparameters_have_a_beginning_and_an_end(tmp_path, fails):
     assert reading.only(tmp_path, "accuracy")[1] == 0.75
 
 
-def test_embeddings_are_what_the_projector_reads(tmp_path):
+def test_embeddings_are_readable_by_the_projector(tmp_path):
     from google.protobuf import text_format
     from PIL import Image
     from tensorboard.plugins.projector import projector_config_pb2, projector_plugin
@@ -275,7 +275,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("number", range(len(BAD)))
-def test_what_does_not_fit_is_refused_and_not_written(tmp_path, number):
+def test_invalid_values_are_refused_and_not_written(tmp_path, number):
     call, error, words = BAD[number]
     with ef.summary.Writer(tmp_path) as w, pytest.raises(error, match=words):
         call(w)
@@ -297,7 +297,7 @@ def test_bad_folders_and_closed_writers(tmp_path):
             use()
 
 
-def test_damaged_configuration_of_the_projector_is_told(writer, tmp_path):
+def test_damaged_projector_configuration_is_refused(writer, tmp_path):
     (tmp_path / "projector_config.pbtxt").write_text("embeddings { what: 3")
     with pytest.raises(FileFormatError, match="projector_config"):
         writer.embedding("a", np.zeros((2, 3)))

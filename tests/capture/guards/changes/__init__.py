@@ -1,7 +1,7 @@
-"""What can change in Python between two calls of a function: a table for the ledger's tests.
+"""Changes in Python between two calls of a function: a table for the ledger's tests.
 
 Each row makes a function and a change; ``notice`` rows must be noticed, ``ignore`` rows must not.
-A change may have an ``undo`` for what other tests would see.
+A change may have an ``undo`` for effects that other tests would see.
 """
 
 import types

@@ -1,9 +1,9 @@
-"""Kinds of changes as texts: what is set up, what a function returns, and what changes.
+"""Kinds of changes as texts: the setup, the function's result, and the change.
 
 ``kinds.txt`` has groups that begin with ``== name`` and the lines that set up all of a group. Each
 paragraph below is a kind: lines with ``?`` set more up, lines with ``->`` change something, the
-rest is what the function reads. A line with ``=`` says what is expected where the change is not
-just noticed: ``refused``, or ``told`` and what ``explain`` and ``ledger`` show as not watched.
+rest is read by the function. A line with ``=`` gives the expectation where the change is not
+just noticed: ``refused``, or ``told`` and names ``explain`` and ``ledger`` show as not watched.
 """
 
 import itertools
@@ -41,7 +41,7 @@ def fake(name, **names):
 
 
 def forget():
-    """Take away what kinds leave in the process, so that they can be tried again."""
+    """Remove the traces of kinds in the process, so that they can be tried again."""
     for name in [name for name in sys.modules if name.startswith("cfg_")]:
         del sys.modules[name]
     loggers = logging.root.manager.loggerDict
@@ -74,7 +74,7 @@ ROWS = parse(Path(__file__).with_suffix(".txt").read_text())
 
 
 def built(row, argument=False):
-    """The module of a row, its function, and what changes something."""
+    """The module of a row, its function, and the function that makes the change."""
     setup, read, change, _ = row
     body = read if "return" in read else f"return {read}"
     lines = "\n".join(f"    {line}" for line in body.splitlines())
@@ -282,7 +282,7 @@ for _number, (_before, _after, _read, *_more) in enumerate(EQUALS):
     )
 
 
-# Models: what the library's own code reads; their steps are captured by themselves ----------------
+# Models: the library's code reads them; their steps are captured by themselves --------------------
 
 _MODEL = """
 ef.random.seed(0)

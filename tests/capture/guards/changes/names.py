@@ -320,7 +320,7 @@ def a_keyword_default():
 
 @notice
 def a_mutable_default():
-    def f(x, rates=[0.1]):  # noqa: B006 - what the row is about
+    def f(x, rates=[0.1]):  # noqa: B006 - the subject of the row
         return x * rates[0]
 
     def change():

@@ -1,4 +1,4 @@
-"""The surroundings of a program, and what a function changes itself."""
+"""Changes of a program's surroundings, and those that a function makes itself."""
 
 import contextvars
 import functools

@@ -319,7 +319,7 @@ def check(run, call, kind, words, function):
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("run", [eager, taped, captured])
-def test_refused_whoever_watches(name, run):
+def test_refused_with_and_without_watching(name, run):
     check(run, *BOTH[name])
 
 

@@ -260,7 +260,7 @@ def test_while_node_lists_state_then_captured():
     assert [(v.shape, v.dtype) for v in body.outputs] == specs[:2]
 
 
-def test_nothing_is_recorded_of_what_the_op_does_inside():
+def test_ops_inside_the_body_are_not_recorded():
     with ef.GradientTape() as tape:
         x = t(2.0)
         tape.watch(x)
@@ -268,7 +268,7 @@ def test_nothing_is_recorded_of_what_the_op_does_inside():
     assert len(tape._entries) == 1
 
 
-def test_results_are_told_apart_from_arguments():
+def test_results_are_distinct_from_arguments():
     x = t([1.0, 2.0])
     with ef.GradientTape() as tape:
         tape.watch(x)
@@ -309,7 +309,7 @@ def settled_outputs(graph, xs, sizes):
     return evaluate(with_sizes(whole, sizes), [xs])[0]
 
 
-def test_symbolic_body_takes_its_sizes_from_what_comes():
+def test_symbolic_body_takes_sizes_from_its_inputs():
     graph = ef.capture.trace(lambda xs: scan(lambda c, x: (c + x, x.sum()), xs[0] * 0, xs), *ROWS)
     node = node_of(graph, "scan")
     settled_node = {**node.attributes, "length": None}

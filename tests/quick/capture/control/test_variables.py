@@ -97,7 +97,7 @@ def test_while_loop_that_ends_by_a_variable():
     assert (float(y), int(values[0])) == (16.0, 4)
 
 
-def test_what_the_condition_assigns_counts():
+def test_assignments_in_the_condition_take_effect():
     asked = ef.Variable(ef.tensor(0), name="asked")
 
     def f(x):
@@ -227,7 +227,7 @@ def test_a_loop_that_fails_leaves_variables_as_they_were(watched):
         assert (len(calls), float(v)) == (3, 1.0)
 
 
-def test_nested_loops_restore_what_the_inner_one_changed():
+def test_failed_inner_loop_restores_its_variables():
     v, u = ef.Variable(t(1.0)), ef.Variable(t(1.0))
 
     def inner(i, s):

@@ -113,7 +113,7 @@ def test_a_shared_predicate_stays_a_branch():
     assert "cond" not in [n.op.name for n in graph.nodes]
 
 
-def test_only_what_depends_on_the_examples_is_batched():
+def test_only_values_depending_on_examples_are_batched():
     graph = graph_of(
         lambda a: ef.vmap(
             lambda x: scan(lambda c, _: ((c[0] + 1, c[1] + x), c[0]), (0, x), length=4)

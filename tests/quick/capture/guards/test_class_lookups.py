@@ -366,7 +366,7 @@ def test_deleting_an_attribute_of_an_argument_is_refused(text):
         ef.function(changing(text))(ef.ones(2), Record(2.0))
 
 
-def test_deleting_what_was_read_is_refused():
+def test_deleting_a_read_attribute_is_refused():
     with pytest.raises(CaptureError, match="deletes it"):
         ef.function(changing("y = x * a.rate; del a.rate", "y"))(ef.ones(2), Record(2.0))
 
@@ -416,7 +416,7 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_asking_whether_an_argument_is_something_outside_is_refused(name):
+def test_identity_check_against_a_global_object_is_refused(name):
     module = made("T = ef.ones(1)\n" + DEFAULTS[name])
     with pytest.raises(CaptureError, match="one object"):
         ef.function(module.f)(ef.ones(1))

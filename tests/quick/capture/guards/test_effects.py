@@ -163,7 +163,7 @@ def test_a_model_that_prints_can_be_trained(made):
     assert out and logged and shown
 
 
-def test_what_a_stream_counts_has_a_guard_where_it_is_read():
+def test_stream_attribute_is_guarded_if_read():
     def f(x):
         print("a", file=TEE)
         return x * TEE.count

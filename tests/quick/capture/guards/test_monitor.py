@@ -68,7 +68,7 @@ def test_a_flag_that_is_set_once_is_stable_the_second_time():
     assert second.changed().name == "own.weights[0]"
 
 
-def test_what_is_written_first_has_no_guard():
+def test_attribute_written_before_read_has_no_guard():
     own = Thing()
 
     def f(x):
@@ -101,7 +101,7 @@ def test_a_store_that_fails_is_none():
 # Monitors inside monitors, threads, errors -------------------------------------------------------
 
 
-def test_the_outer_watch_learns_what_the_inner_one_saw():
+def test_outer_monitor_includes_reads_of_the_inner_one():
     own = Thing(rate=0.1)
 
     def inner(x):
@@ -122,7 +122,7 @@ def test_the_outer_watch_learns_what_the_inner_one_saw():
     assert current_monitor() is None
 
 
-def test_what_eagerflow_reads_itself_can_be_added():
+def test_internal_reads_can_be_added_as_guards():
     w = ef.Variable(1.0)
 
     def f(x):
@@ -357,7 +357,7 @@ def test_ending_the_trace_inside_is_refused(no_trace, how):
 # Guards and ledgers ------------------------------------------------------------------------------
 
 
-def test_a_change_is_told():
+def test_change_is_reported():
     settings = {"rates": [0.1, 0.2], "name": "a"}
 
     def f(x):

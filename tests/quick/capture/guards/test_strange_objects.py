@@ -73,7 +73,7 @@ class Held:
 
 
 @pytest.mark.parametrize("made", [lambda o: weakref.ref(o)(), weakref.proxy])
-def test_what_weak_references_lead_to_is_compared(made):
+def test_targets_of_weak_references_are_guarded(made):
     held = Held()
     closed, passed = (
         ef.function(lambda x: x * made(held).k),

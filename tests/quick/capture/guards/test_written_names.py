@@ -33,7 +33,7 @@ def module_of(statement, declaration, indent):
 
 @pytest.mark.parametrize("declaration", ["global", "nonlocal"])
 @pytest.mark.parametrize("name", WRITES)
-def test_what_is_written_is_there_after_each_call(name, declaration):
+def test_written_names_have_their_value_after_each_call(name, declaration):
     found, wanted = [], []
     for kept, wrap in ((wanted, lambda f: f), (found, ef.function)):
         module = module_of(WRITES[name], declaration, declaration == "nonlocal")
@@ -46,7 +46,7 @@ def test_what_is_written_is_there_after_each_call(name, declaration):
     assert found == wanted
 
 
-def test_calls_that_find_what_was_written_trace_nothing():
+def test_calls_reading_own_writes_do_not_retrace():
     module = module_of("N = 5", "global", False)
     f = ef.function(module.f)
     for _ in range(4):

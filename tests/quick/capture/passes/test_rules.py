@@ -79,7 +79,7 @@ def test_arithmetic_that_changes_nothing(f):
         lambda y: y.astype("int32").astype("float32"),
     ],
 )
-def test_what_changes_something_stays(f):
+def test_ops_that_change_values_are_not_removed(f):
     graph = ef.capture.trace(lambda x: f(ef.tanh(x)), spec(2, 3))
     assert ALL["no_ops"](graph) is graph
 

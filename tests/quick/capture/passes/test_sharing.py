@@ -81,12 +81,12 @@ def test_within_bodies():
         lambda h, w: scan(lambda h, x: (ef.tanh(h * w - x), (h.sum() * x, x)), h, XS),
     ],
 )
-def test_what_differs_is_not_shared(other):
+def test_different_scans_are_not_shared(other):
     graph = graph_of(lambda h, w: (scan(step(w), h, XS), other(h, w)), H, t(1.5))
     assert with_shared_scans(graph) == (graph, [])
 
 
-def test_rows_that_nobody_uses():
+def test_unused_scan_rows_are_removed():
     def f(h):
         carry, (a, _, c) = scan(lambda h, x: (ef.sin(h), (h, ef.exp(h), h * x)), h, XS)
         return carry, a.sum(), c
@@ -102,7 +102,7 @@ def test_rows_that_nobody_uses():
     assert without_unused_results(changed) == (changed, [])
 
 
-def test_results_of_branches_that_nobody_uses():
+def test_unused_branch_results_are_removed():
     def f(h, i):
         a = cond(h.sum() > 0, lambda: (h, ef.exp(h)), lambda: (-h, h))[1]
         b = switch(i, [lambda: (h, a), lambda: (a, h)])[0]
@@ -122,7 +122,7 @@ def test_both_together_with_all_other_passes():
     same_values(graph, changed, H, t(1.5))
 
 
-def test_gradients_that_nobody_asks_for():
+def test_unused_custom_gradients_are_removed():
     custom = ef.custom_gradient(lambda x: ((ef.sin(x), x), lambda g: g[0] * 3.0))
 
     def f(h):

@@ -56,7 +56,7 @@ def test_rows_are_written_where_they_are(table):
     assert float(count) == 2.0
 
 
-def test_who_holds_a_value_keeps_it(table):
+def test_held_values_survive_writes(table):
     variable, count, write = table
     held = variable.value
     write(IDS, 1.0)

@@ -51,7 +51,7 @@ def test_versions():
     assert "update eagerflow" in str(caught.value)
 
 
-def test_an_op_that_has_more_results_than_once_reads_files_of_then():
+def test_op_with_added_results_reads_older_files():
     def program(q, mask):
         return ef.tanh(ef.dot_product_attention(q, q, q, mask, is_causal=True))
 

@@ -165,7 +165,7 @@ def text(**change):
         ("other fields|not JSON", text() + "\n" + text()),
     ],
 )
-def test_what_is_wrong_is_refused(data, text, words):
+def test_malformed_state_is_refused(data, text, words):
     def change(header):
         header["__metadata__"]["state"] = text
 

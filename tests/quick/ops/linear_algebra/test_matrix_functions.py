@@ -87,7 +87,7 @@ def test_roots_of_products_of_singular_covariances():
     np.testing.assert_allclose(root @ root, low, atol=1e-5 * low.max())
 
 
-def test_what_has_none_of_its_dtype_is_nan_and_the_others_are_not():
+def test_matrices_without_real_sqrt_or_log_give_nan():
     others = [4 * np.eye(2), np.array([[0.0, 1.0], [-1.0, 0.0]])]
     without = [-np.eye(2), np.array([[0.0, 1.0], [0.0, 0.0]]), np.full((2, 2), np.nan)]
     stack = np.stack([*without, np.full((2, 2), np.inf), *others])

@@ -176,7 +176,7 @@ def test_maps_of_several_axes():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["svd", "svdvals", "pinv", "eigh", "eig", "matrix_rank", "cond"])
-def test_iterations_refuse_values_that_are_not_finite_and_print_nothing(name, value, capfd):
+def test_iterations_refuse_nonfinite_values_and_print_nothing(name, value, capfd):
     x = np.eye(3)
     x[0, 2] = value
     with pytest.raises(EagerflowError, match="did not converge"):

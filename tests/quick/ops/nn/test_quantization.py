@@ -84,7 +84,7 @@ def test_the_scale_has_a_gradient():
 @pytest.mark.parametrize(
     "x", [[0.0], [0.0, 0.0], [1.0, 2.0, 3.0], [-1.0, -0.5], [-1e30, 1e30], [1e-40, 0.0]]
 )
-def test_what_a_range_needs_is_found_when_it_runs(x):
+def test_dynamic_quantization_range_is_computed_at_run_time(x):
     y, scale, zero = ef.dynamic_quantize(np.array(x, "float32"))
     low, high = min([*x, 0.0]), max([*x, 0.0])
     assert y.dtype == zero.dtype == "uint8"

@@ -95,7 +95,7 @@ def test_a_tape_within_a_tape_and_a_batch():
         np.testing.assert_allclose(a, second(b), rtol=1e-4, atol=1e-5)
 
 
-def test_results_that_nobody_asks_about_cost_nothing():
+def test_unused_result_gradients_are_not_computed():
     """Gradients by h alone: zeros by c and by the gates are not made."""
     args = arguments("lstm")
     seen = []

@@ -88,7 +88,7 @@ def test_many_elements_are_computed_as_few():
     assert whole.shape == x.shape
 
 
-def test_what_has_no_gradient_says_so():
+def test_missing_gradients_raise():
     x = ef.tensor(0.5)
     for call, words in (
         (ef.grad(lambda a: ef.betainc(a, 2.0, x)), "second derivatives by the parameters"),
