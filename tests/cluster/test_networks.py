@@ -60,7 +60,9 @@ def test_a_task_that_is_cut_off_is_replaced(parted):
         2: lambda: part(proxies["/job:worker/task:1"].gates.values(), LONG),
         4: lambda: part([proxies["/job:worker/task:0"].gates["client"]], LONG),
     }
-    assert check(parted, faults, 6) == [2, 2, 1]
+    first, second, server = check(parted, faults, 6)
+    # On a busy machine a new process may be silent for too long, too.
+    assert first >= 2 and second >= 2 and server == 1
 
 
 def test_a_partition_between_tasks_is_survived(parted):

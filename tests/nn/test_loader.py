@@ -290,7 +290,7 @@ def test_unpicklable_worker_error_raises():
         (lambda: ef.nn.Loader(X, seed=-1), ef.errors.ArgumentError, "seed"),
         (lambda: ef.nn.Loader(X, map=3), ef.errors.ArgumentError, "map"),
         (lambda: ef.nn.Loader(Numbers(3), shuffle=True), ef.errors.ArgumentError, "1000"),
-        (lambda: ef.nn.Loader(X).map(np.sum).batch(3), ef.errors.ArgumentError, "made anew"),
+        (lambda: ef.nn.Loader(X).map(np.sum).batch(3), ef.errors.ArgumentError, "recreated"),
         (lambda: ef.nn.Loader(X).set_state({"epoch": 1}), ef.errors.ArgumentError, "no state"),
         (
             lambda: ef.nn.Loader(X).set_state({"epoch": 0, "position": 9, "seed": 1}),

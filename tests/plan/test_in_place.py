@@ -231,11 +231,11 @@ def test_forked_children_see_whole_steps(way):
     forker = threading.Thread(target=fork)
     forker.start()
     end = time.perf_counter() + 2.0
-    while time.perf_counter() < end:
+    while time.perf_counter() < end or len(found) < 6:
         step()
     stop.set()
     forker.join()
-    assert len(found) > 5 and not any(found)
+    assert not any(found)
 
 
 def test_finalizers_see_whole_steps(way):

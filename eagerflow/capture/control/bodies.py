@@ -14,7 +14,7 @@ from eagerflow.capture.trace import Trace
 from eagerflow.devices import device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
-from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from eagerflow.graph.cache import kept
 from eagerflow.graph.costs import stated_cost
 from eagerflow.graph.graph import Graph
@@ -302,7 +302,7 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
     """Values of named sizes for these inputs of a graph; ShapeError or DTypeError for misfits."""
     sizes = Sizes()
     if len(given) != len(graph.inputs):
-        raise CaptureError(
+        raise ArgumentError(
             f"{len(given)} values for a graph of {len(graph.inputs)} inputs",
             argument=argument(0),
             received=", ".join([summary(x) for x in given]),

@@ -12,7 +12,7 @@ from eagerflow.capture.control.derived import Writing
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_inexact
-from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
 from eagerflow.op import ErrorSample, Sample, ops
@@ -179,7 +179,7 @@ def while_errors(rng: Any) -> list[ErrorSample]:
     good = _while_graphs((3,), "float64")
     wide = written(lambda i, x, n, k: (i + 1, x[None]), *(_spec(a) for a in (n, x, n, x)))
     return [
-        ErrorSample((n, x, n), good, CaptureError, "3 values for a graph of 4 inputs"),
+        ErrorSample((n, x, n), good, ArgumentError, "3 values for a graph of 4 inputs"),
         ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "does not match its input"),
         ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "not a single bool"),
         ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "does not match its input"),
