@@ -2,7 +2,7 @@
 
 A room is a folder of ``tests``. With ``EAGERFLOW_TEST_BUDGETS=1``, as in CI, a room that takes more
 than half as long again as its budget fails the run. ``EAGERFLOW_TEST_SKIPPED`` names a file for the
-tests that are skipped because a package is not installed: ``pytest @FILE`` runs them elsewhere.
+tests that are skipped because a package is not installed, for ``EAGERFLOW_TEST_ONLY`` elsewhere.
 """
 
 import collections

@@ -51,12 +51,12 @@ def pytest_collection():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out the cases of sampled tests that run on other days."""
-    left = set(sampling.left_for_other_days(items))
-    if left:
+    """Leave out cases of sampled tests that run on other days, and tests that are not listed."""
+    for_other_days, unlisted = sampling.left_for_other_days(items), sampling.left_by_list(items)
+    if left := {*for_other_days, *unlisted}:
         items[:] = [item for item in items if item not in left]
         config.hook.pytest_deselected(items=left)
-        config.stash[ACCOUNT].of_other_days += len(left)
+        config.stash[ACCOUNT].of_other_days += len(for_other_days)
 
 
 def pytest_configure(config):

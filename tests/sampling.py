@@ -2,13 +2,16 @@
 
 ``@pytest.mark.sampled(4)`` runs every fourth case of a test, another quarter each day, so that all
 of them run within four days; the extended tier runs all at once. The day is printed, and
-``EAGERFLOW_TEST_DAY`` sets it: a failure can be repeated later.
+``EAGERFLOW_TEST_DAY`` sets it: a failure can be repeated later. ``EAGERFLOW_TEST_ONLY`` names a
+file of tests and test files, one in a line, to run instead.
 """
 
 import datetime
 import os
+import pathlib
 
 DAY = "EAGERFLOW_TEST_DAY"
+ONLY = "EAGERFLOW_TEST_ONLY"
 ALL = "all"
 
 
@@ -34,3 +37,11 @@ def left_for_other_days(items):
         for i, item in enumerate(cases)
         if (i + today) % min(step, len(cases))
     ]
+
+
+def left_by_list(items):
+    """The items that the file of ``EAGERFLOW_TEST_ONLY``, if given, does not name."""
+    if not (path := os.environ.get(ONLY)):
+        return []
+    names = set(pathlib.Path(path).read_text(encoding="utf-8").splitlines())
+    return [i for i in items if i.nodeid not in names and i.nodeid.partition("::")[0] not in names]

@@ -13,6 +13,7 @@ class Item:
     def __init__(self, case, step=None):
         self.path, self.originalname, self.name = "test_a.py", "test_a", f"test_a[{case}]"
         self.step = step
+        self.nodeid = f"{self.path}::{self.name}"
 
     def get_closest_marker(self, name):
         return None if self.step is None else SimpleNamespace(args=(self.step,))
@@ -40,6 +41,16 @@ def test_all_cases_run_where_they_are_asked_for(monkeypatch):
 def test_tests_that_are_not_sampled_always_run(monkeypatch):
     items = [Item(case) for case in range(3)]
     assert run_on(monkeypatch, 3, items) == items
+
+
+def test_only_listed_tests_and_files_run(monkeypatch, tmp_path):
+    items = [Item(case) for case in range(3)]
+    assert sampling.left_by_list(items) == []
+    (tmp_path / "list").write_text("test_a.py::test_a[1]\ntest_gone.py::test_b\n")
+    monkeypatch.setenv(sampling.ONLY, str(tmp_path / "list"))
+    assert sampling.left_by_list(items) == [items[0], items[2]]
+    (tmp_path / "list").write_text("test_a.py\n")
+    assert sampling.left_by_list(items) == []
 
 
 def test_rooms_over_budget_are_named():
