@@ -20,7 +20,7 @@ TESTS = pathlib.Path(__file__).parent
 ENFORCED = "EAGERFLOW_TEST_BUDGETS"
 SKIPPED = "EAGERFLOW_TEST_SKIPPED"
 MISSING = "not installed", "could not import"
-REFERENCE_SECONDS = 0.1
+REFERENCE_SECONDS = 0.03
 """The result of ``machine_seconds`` on the machine on which budgets were set."""
 
 
