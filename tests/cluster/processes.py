@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from eagerflow.cluster.server import TaskServer
 
@@ -106,7 +107,7 @@ def gone(pid, seconds=SECONDS):
 
 def end(pid):
     """Kill a process, and wait until it has gone."""
-    if is_there(pid):
+    with suppress(ProcessLookupError):  # it may have ended by itself
         os.kill(pid, signal.SIGKILL)
     assert gone(pid), f"process {pid} has not gone"
 
