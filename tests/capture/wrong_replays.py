@@ -245,7 +245,7 @@ def a_closed_session():
     own.run("y", {"x": X})
 
 
-@wrong(SessionError, "there is a Variable 'w' already", "another name")
+@wrong(SessionError, "there is a different Variable 'w' already", "another name")
 def two_variables_of_one_name():
     own = session()
     w = ef.Variable([1.0, 2.0], name="w")
