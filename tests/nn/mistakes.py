@@ -250,7 +250,7 @@ DATA = [
         "two weights for each example",
         lambda net: fit(net, sample_weight=np.ones((12, 2))),
         ShapeError,
-        "sample_weight one weight for each example shape (12,)",
+        "sample_weight weights and examples differ in number shape (12,)",
     ),
     (
         "weights of classes in a list",

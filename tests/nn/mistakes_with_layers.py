@@ -261,7 +261,7 @@ LAYERS = [
         "a call of another name",
         lambda net: type("Mine", (nn.Layer,), {"forward": lambda self, x: x})()(X),
         ArgumentError,
-        "Mine has no call def call(self, inputs)",
+        "Mine does not define call def call(self, inputs)",
     ),
     (
         "a weight of an unknown shape",
@@ -331,7 +331,7 @@ SYMBOLS = [
         "an input in a condition",
         lambda net: 1 if nn.Input((4,)).sum() > 0 else 0,
         CaptureError,
-        "bool() a Layer whose call",
+        "bool() a Layer that does this in its call",
     ),
     ("a loop over an input", lambda net: list(nn.Input((4,))), CaptureError, "iteration ops of ef"),
     (
