@@ -24,11 +24,11 @@ MIN_BYTES_OF_SIZES = 4
 class Number(Operators):
     """A number argument of a captured function; ``tensor`` holds it in full precision.
 
-    ``own`` is the dtype of a NumPy number, its default. ``at`` is its
-    index among the numbers of ``assumptions``; sizes have none.
+    ``own`` is the dtype of a NumPy number, its default. ``index`` is its
+    place among the numbers of ``assumptions``; sizes have none.
     """
 
-    __slots__ = ("assumptions", "at", "own", "python", "tensor")
+    __slots__ = ("assumptions", "index", "own", "python", "tensor")
     __array_ufunc__ = None  # type: ignore[assignment]  # NumPy numbers defer to it
 
     def __init__(
@@ -37,13 +37,13 @@ class Number(Operators):
         python: type,
         own: DType | None = None,
         assumptions: Any = None,
-        at: int = -1,
+        index: int = -1,
     ) -> None:
         self.tensor = tensor
         self.python = python
         self.own = own
         self.assumptions = assumptions
-        self.at = at  # type: ignore[assignment, misc]
+        self.index = index
 
     def meeting(self, dtype: DType) -> Tensor:
         """The number in full precision, to be converted to this dtype, which must fit it."""

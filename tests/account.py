@@ -120,7 +120,6 @@ class Account:
         terminalreporter.section("seconds by room")
         for room, took in self.seconds.most_common():
             write(f"{took:8.1f} {room}")
-
         for line in self.over_budget():
             write(f"FAILED {line}")
 

@@ -55,7 +55,7 @@ class Assumptions:
         self, f: Callable[..., Any], operands: tuple[Any, Any], python: type, own: DType | None
     ) -> int:
         """The index of the result of a function of two operands: Numbers, or plain numbers."""
-        pair: Any = [(x.at, None) if type(x) is Number else (None, x) for x in operands]
+        pair = [(x.index, None) if type(x) is Number else (None, x) for x in operands]
         self._steps.append((f, pair[0], pair[1]))
         self.count += 1
         self._kinds.append((self.count - 1, python, own))
@@ -83,12 +83,12 @@ class Assumptions:
         """Restrict a number to the range of an integer dtype."""
         if x.python is not bool:
             ends = np.iinfo(dtype)
-            self.limit(x.at, ends.min, ends.max)  # type: ignore[arg-type]
+            self.limit(x.index, ends.min, ends.max)
 
     def shift(self, amount: Any) -> bool:
         """Limit the shift count of a bitwise shift; False if no call is valid any more."""
         if type(amount) is Number:
-            self.limit(amount.at, 0, 63)  # type: ignore[arg-type]
+            self.limit(amount.index, 0, 63)
         elif not 0 <= amount <= 63:
             self.is_never_true = True
         return not self.is_never_true
@@ -102,9 +102,9 @@ class Assumptions:
         for x in (left, right):
             if type(x) is Number and x.python is int:
                 exact = wide is float and op in _EXACT
-                self.limit(x.at, *((-EXACT, EXACT) if exact else (INT64.min, INT64.max)))  # type: ignore[arg-type]
+                self.limit(x.index, *((-EXACT, EXACT) if exact else (INT64.min, INT64.max)))
             elif type(x) is Number and x.python is float and op in ("floor_divide", "remainder"):
-                self.limit(x.at, -sys.float_info.max, sys.float_info.max)  # type: ignore[arg-type]
+                self.limit(x.index, -sys.float_info.max, sys.float_info.max)
         if type(plain) is not int:
             return plain
         if wide is float and op in _EXACT and abs(plain) > EXACT:

@@ -176,8 +176,7 @@ class Commit:
     """The end of one run at a time: prepared jobs, and the Variables that they update."""
 
     def __init__(self, updates: Sequence[Update]) -> None:
-        self.updates = updates
-        self._places = [place for update in updates for place in update.places]
+        self._targets = [place for update in updates for place in update.places]
         self._jobs = [update.new_job() for update in updates]
         own = [job.job for job in self._jobs]
         self._team = kernel.team(own)
@@ -213,9 +212,9 @@ class Commit:
         if self._helpers > 0:
             self._team.invite(min(self._helpers, threads.helpers()))
         owners: list[Tensor | None] = [None] * len(new)
-        for _, k in self._places:
+        for _, k in self._targets:
             owners[k] = new[k]
-        over = [(variables[k], old[n]) for n, k in self._places if new[k]._array is old[n]._array]
+        over = [(variables[k], old[n]) for n, k in self._targets if new[k]._array is old[n]._array]
         cells, values = zip(*over, strict=True) if over else ((), ())
         while write_over(
             variables, new, taken(cells, values, reads) if cells else bool, self._team.work, owners

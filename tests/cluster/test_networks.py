@@ -8,8 +8,8 @@ from tests.capture.placement.several_devices import COSTS
 from tests.cluster.kills import DEVICES, trained
 from tests.cluster.proxies import ProxyHosts, part
 
-SILENCE = 1.0
-SHORT, LONG = 0.4, 2.5  # seconds in which nothing passes
+SILENCE = 2.0  # a busy machine stops a process for a second
+SHORT, LONG = 0.4, 5.0  # seconds in which nothing passes
 
 
 @pytest.fixture
@@ -60,9 +60,7 @@ def test_a_task_that_is_cut_off_is_replaced(parted):
         2: lambda: part(proxies["/job:worker/task:1"].gates.values(), LONG),
         4: lambda: part([proxies["/job:worker/task:0"].gates["client"]], LONG),
     }
-    first, second, server = check(parted, faults, 6)
-    # On a busy machine a new process may be silent for too long, too.
-    assert first >= 2 and second >= 2 and server == 1
+    assert check(parted, faults, 6) == [2, 2, 1]
 
 
 def test_a_partition_between_tasks_is_survived(parted):

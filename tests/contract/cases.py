@@ -95,6 +95,19 @@ def moving(sample):
     return [i for i, x in enumerate(sample.args) if inexact(x)]
 
 
+def on_arrays(op, sample):
+    """The op as a function of the arrays among a sample's arguments, and these."""
+    where = [i for i, x in enumerate(sample.args) if isinstance(x, np.ndarray)]
+
+    def f(*xs):
+        args = list(sample.args)
+        for i, x in zip(where, xs, strict=True):
+            args[i] = x
+        return op.call(*args, **sample.attributes)
+
+    return f, [sample.args[i] for i in where]
+
+
 def as_tensors(sample):
     """The sample's arguments with arrays as tensors, each an object of its own."""
     return tuple(ef.asarray(x) if isinstance(x, np.ndarray) else x for x in sample.args)

@@ -24,6 +24,7 @@ from tests.contract.cases import (
     check_all_close,
     dtypes_of,
     main_dtype,
+    on_arrays,
     results,
     run,
     samples,
@@ -87,15 +88,7 @@ def captured(op):
 
 def traced(op, sample, free):
     """The results of a graph of the function of a sample's arrays."""
-    where = [i for i, x in enumerate(sample.args) if isinstance(x, np.ndarray)]
-
-    def f(*xs):
-        args = list(sample.args)
-        for i, x in zip(where, xs, strict=True):
-            args[i] = x
-        return op.call(*args, **sample.attributes)
-
-    arrays = [sample.args[i] for i in where]
+    f, arrays = on_arrays(op, sample)
     shapes = [tuple(f"n{n}" if free and n > 1 else n for n in x.shape) for x in arrays]
     specs = [ef.TensorSpec(s, x.dtype) for s, x in zip(shapes, arrays, strict=True)]
     return results(ef.capture.trace(f, *specs)(*map(ef.asarray, arrays)))

@@ -111,7 +111,7 @@ def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
     found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
     most = 100 if hundred else 1
     if type(q) is Number and q.assumptions is not None:  # other numbers are traced by themselves
-        q.assumptions.limit(q.at, 0, most)
+        q.assumptions.limit(q.index, 0, most)
     elif number_type(q) is not None and not isinstance(q, Operators):
         numbers = found.numpy()
         low, high = numbers.min(initial=0), numbers.max(initial=0)
