@@ -176,6 +176,7 @@ class Commit:
     """The end of one run at a time: prepared jobs, and the Variables that they update."""
 
     def __init__(self, updates: Sequence[Update]) -> None:
+        self.updates = updates
         self._targets = [place for update in updates for place in update.places]
         self._jobs = [update.new_job() for update in updates]
         own = [job.job for job in self._jobs]
