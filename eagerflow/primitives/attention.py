@@ -13,6 +13,7 @@ import numpy as np
 
 from eagerflow.primitives import compiled_attention
 from eagerflow.primitives.compiled_attention import Options
+from eagerflow.primitives.llvm.attention_gradient import MAX_LOG_SUM
 from eagerflow.runtime import threads
 from eagerflow.spec import Array, Namespace
 
@@ -73,11 +74,16 @@ def gradient(
     g = g.reshape(*tiles.rows, v.shape[3])
     of_q = tiles.of_queries(q.shape[3])
     of_k, of_v = np.zeros(tiles.keys.shape, q.dtype), np.zeros(tiles.values.shape, q.dtype)
+    inexact = np.abs(levels) >= MAX_LOG_SUM
+    some_inexact = bool(inexact.any())
 
     def work(stacks: slice, rows: slice, end: int) -> None:
         weights = tiles.scores(stacks, rows, end)
         np.subtract(weights, levels[stacks, rows], weights)
         np.exp(weights, weights)
+        if some_inexact:
+            sums = weights.sum(axis=-1, keepdims=True)
+            np.divide(weights, sums, weights, where=inexact[stacks, rows] & (sums != 0))
         own, queries = g[stacks, rows], tiles.queries[stacks, rows]
         of_v[stacks, :end] += np.matmul(weights.swapaxes(1, 2), own)
         slopes = threads.scratch("slopes", weights.shape, q.dtype)

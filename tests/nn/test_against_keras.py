@@ -15,6 +15,8 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
+pytestmark = pytest.mark.sampled(4)
+
 CASES = [row for row in cases() if row.keras is not None]
 
 

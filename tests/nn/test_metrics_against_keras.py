@@ -17,6 +17,8 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 pytest.importorskip("jax", reason="JAX is not installed")
 
+pytestmark = pytest.mark.sampled(4)
+
 by_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 
 

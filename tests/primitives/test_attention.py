@@ -316,7 +316,7 @@ class _JoinsNothing(AttentionGradientWriter):
 
 class _ForgetsMeans(AttentionGradientWriter):
     def _measure(self, own, first, count, g, y):
-        super()._measure(own, first, count, y, y)
+        return super()._measure(own, first, count, y, y)
 
 
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")

@@ -305,8 +305,9 @@ def dot_product_attention_gradient(
 
     ``g`` weighs the averages ``y``, and ``of_log_sums`` (default: nothing) the logarithms of sums
     ``log_sums``, both from that op; the rest is as there. Weights are recomputed from scores and
-    ``log_sums``. Raises ShapeError where shapes do not fit. T. Dao, FlashAttention-2,
-    arXiv:2307.08691.
+    ``log_sums``; where those are 1024 or larger in size, too few of their digits are of the sum,
+    and the weights of a query are divided by theirs. Raises ShapeError where shapes do not fit. T.
+    Dao, FlashAttention-2, arXiv:2307.08691.
 
     >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
     >>> ef.grad(lambda v: ef.dot_product_attention(x, x, v, is_causal=True, scale=0.0).sum())(x)
@@ -323,7 +324,11 @@ def dot_product_attention_gradient(
     scores = xp.reshape(xp.matmul(rows, k.mT), (batch, heads, length, keys)) * factor
     biases = primitives.attention.biases(xp, q, k, mask, is_causal)
     scores = primitives.attention.masked(xp, scores, biases)
-    weights = xp.exp(xp.reshape(scores, (*shape, keys)) - xp.reshape(log_sums, (*shape, 1)))
+    levels = xp.reshape(log_sums, (*shape, 1))
+    weights = xp.exp(xp.reshape(scores, (*shape, keys)) - levels)
+    sums = xp.sum(weights, axis=-1, keepdims=True)
+    exact = (xp.abs(levels) < primitives.attention.MAX_LOG_SUM) | (sums == 0)
+    weights = weights / xp.where(exact, xp.ones_like(sums), sums)
     means = xp.sum(g * y, axis=-1)
     if of_log_sums is not None:
         means = means - of_log_sums

@@ -6,20 +6,23 @@ import math
 from functools import lru_cache
 from typing import Any
 
+from eagerflow import primitives
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Split
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import eye
-from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
-from eagerflow.ops.elementwise.comparison import equal, greater_equal
+from eagerflow.ops.elementwise.arithmetic import abs as absolute
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
+from eagerflow.ops.elementwise.comparison import equal, greater_equal, less, logical_or
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Batch
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.reductions.cumulative import cumulative_sum
+from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import TensorSpec
 
@@ -153,8 +156,11 @@ def scores_of(q: Any, k: Any, mask: Any, is_causal: bool, factor: float) -> Any:
 
 def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor: float) -> Any:
     """The weight of each key for each query, in rows that are folded as the queries are."""
-    scores = scores_of(q, k, mask, is_causal, factor)
-    return exp(subtract(scores, rows_of(log_sums, k)))
+    scores, levels = scores_of(q, k, mask, is_causal, factor), rows_of(log_sums, k)
+    weights = exp(subtract(scores, levels))
+    sums = total(weights, axis=-1, keepdims=True)
+    exact = less(absolute(levels), primitives.attention.MAX_LOG_SUM)
+    return divide(weights, where(logical_or(exact, equal(sums, 0)), 1, sums))
 
 
 def _causal(q: Any, k: Any) -> Any:

@@ -339,12 +339,15 @@ def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any
 
 def _logsumexp_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     dtype = g.dtype
-    if dtype in NARROW:  # an error of half a unit of y would be that of all shares
-        x, g = astype(x, float32), astype(g, float32)
-        y = logsumexp(x, axis=axis, keepdims=keepdims)
+    if dtype in NARROW:
+        g, y, x = (astype(a, float32) for a in (g, y, x))
     y, g = expand_reduced(y, x, axis, keepdims), expand_reduced(g, x, axis, keepdims)
+    finite = isfinite(y)
     # Where y is -inf all of x is, and exp(x) is the right share: 0.
-    return astype(conjugate(exp(x - where(isfinite(y), y, 0.0))) * g, dtype)
+    shares = exp(x - where(finite, y, 0.0))
+    # Beside a large maximum y has few digits of the logarithm: what is lost is common to all.
+    shares = shares / where(finite, sum(shares, axis=axis, keepdims=True), 1.0)
+    return astype(conjugate(shares) * g, dtype)
 
 
 def _complex_logsumexp(xp: Namespace, x: Any, axis: Any, keepdims: bool) -> Any:

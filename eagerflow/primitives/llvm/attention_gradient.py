@@ -10,6 +10,7 @@ are summed at the end, in order.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ QUERIES, KEYS = 32, 32  # of a tile
 QUERIES_PER_BLOCK = 8  # with scores accumulated in registers
 CHUNK_BYTES = 1 << 17  # of the queries of a chunk; three such arrays stay in the L2 cache
 MAX_EXPONENT = 88.0  # of weights, which are 1 at most except for rounding
+MAX_LOG_SUM = 1024.0  # from this size on few of its digits are of the sum beside the largest score
 
 Place = dict[str, str]
 """The addresses of a head's rows in each array."""
@@ -58,7 +60,9 @@ class AttentionGradientWriter(AttentionWriter):
         self.at_of_v = self.room(KEYS * self.value_line)
         self.at_q, self.at_of_q = (self.room(self.chunk * self.line) for _ in range(2))
         self.at_g = self.room(self.chunk * self.value_line)
-        self.at_means, self.at_log_sums = (self.room(self.chunk * size) for _ in range(2))
+        self.at_means, self.at_log_sums, self.at_factors = (
+            self.room(self.chunk * size) for _ in range(3)
+        )
 
     def _attend(self) -> None:
         v = self.v
@@ -117,9 +121,11 @@ class AttentionGradientWriter(AttentionWriter):
         self._copy_queries(
             count, config.value_width, g, (self.own(self.at_g), self.value_line), None
         )
-        self._measure(own, first, count, g, y)
+        largest = self._measure(own, first, count, g, y)
         v.fill(self.own(self.at_of_q), v.number("mul", tiles(v, count), self.width // self.lanes))
         end = self.least(keys, last) if config.is_causal else keys
+        with self.code.where(self.s.less_equal(MAX_LOG_SUM, largest).text):
+            self._normalize(own, first, count, end)
         with self.code.loop("block", 0, end, KEYS) as (key, _):
             many = v.number("sub", self.least(v.number("add", key, KEYS), keys), key)
             self._block(own, first, count, key, many)
@@ -134,13 +140,17 @@ class AttentionGradientWriter(AttentionWriter):
         v.fill(v.step(to, count, line), v.number("mul", rest, line // v.size))
         self.copy(count, width, source, target, factor, padded=True)
 
-    def _measure(self, own: Place, first: str, count: str, g: Rows, y: Rows) -> None:
-        """For each query, the mean gradient of its scores, and its log-sum-exp."""
+    def _measure(self, own: Place, first: str, count: str, g: Rows, y: Rows) -> Any:
+        """For each query, the mean gradient of its scores, its log-sum-exp, and a factor of 1.
+
+        The result is the largest magnitude of a log-sum-exp.
+        """
         v, s, (whole, rest) = self.v, self.s, divmod(self.config.value_width, self.lanes)
         log_sums, of_log_sums = (
             v.step(own[name], first, self.itemsize) for name in ("log_sums", "of_log_sums")
         )
-        with self.code.loop("query", 0, count) as (i, _):
+        zero, one = (s.constant(n, v.dtype) for n in (0, 1))
+        with self.code.loop("query", 0, count, 1, [zero]) as (i, largest):
             pair = [v.step(start, i, stride) for start, stride in (g, y)]
 
             def add(total: Any, at: str, many: int) -> Any:
@@ -155,8 +165,43 @@ class AttentionGradientWriter(AttentionWriter):
                 v.memory.load_one(v.at(x, at), v.dtype) for x in (log_sums, of_log_sums)
             )
             mean = s.subtract(v.total(sums[0]), given)
-            for value, to in ((mean, self.at_means), (known, self.at_log_sums)):
+            found = (mean, self.at_means), (known, self.at_log_sums), (one, self.at_factors)
+            for value, to in found:
                 v.memory.store_one(v.at(self.own(to), at), value, v.dtype)
+            largest[0] = s.larger(s.abs(known), largest[0])
+        return largest[0]
+
+    def _normalize(self, own: Place, first: str, count: str, end: str) -> None:
+        """The inverse sums of weights as factors of those queries whose log-sum-exp is inexact."""
+        v, s, width, keys = self.v, self.s, self.config.width, self.argument("keys")
+        factors, log_sums = self.own(self.at_factors), self.own(self.at_log_sums)
+        turned, scores = self.own(self.at_turned_k), self.own(self.at_weights)
+        v.fill(factors, v.number("udiv", tiles(v, count), self.lanes))
+        with self.code.loop("block", 0, end, KEYS) as (key, _):
+            many = v.number("sub", self.least(v.number("add", key, KEYS), keys), key)
+            self.turn(many, width, self.rows("k", own["k"], key), (turned, self.key_line))
+            with self.code.loop("tile", 0, count, QUERIES) as (tile, _):
+                rows = v.number("sub", self.least(v.number("add", tile, QUERIES), count), tile)
+                q = v.step(self.own(self.at_q), tile, self.line)
+                self._products((q, self.line), rows, width, self.at_turned_k, scores)
+                with self.code.loop("query", 0, rows) as (i, _):
+                    inside = v.number("add", tile, i)
+                    weight = self._weight_of(own["mask"], first, inside, key, True)
+                    place = v.step(factors, inside, self.itemsize)
+                    with self.code.loop("vector", 0, KEYS, self.lanes, [v.zero]) as (j, sums):
+                        at = v.number("add", v.number("mul", i, KEYS), j)
+                        x = v.load(v.step(scores, at, self.itemsize))
+                        sums[0] = s.add(sums[0], weight(x, j))
+                    known = v.memory.load_one(place, v.dtype)
+                    v.memory.store_one(place, s.add(known, v.total(sums[0])), v.dtype)
+        with self.code.loop("query", 0, count) as (i, _):
+            place = v.step(factors, i, self.itemsize)
+            level, total = (
+                v.memory.load_one(at, v.dtype) for at in (v.step(log_sums, i, self.itemsize), place)
+            )
+            factor = s.select(s.equal(total, 0), 1, s.divide(1, total))
+            factor = s.select(s.less_equal(MAX_LOG_SUM, s.abs(level)), factor, 1)
+            v.memory.store_one(place, factor, v.dtype)
 
     # A block of keys -----------------------------------------------------------------------------
 
@@ -234,33 +279,44 @@ class AttentionGradientWriter(AttentionWriter):
         The gradients are those of weights, minus their mean, times the weights. With ``hidden``,
         some queries do not see all keys of the block, or there are fewer keys.
         """
-        v, s, config = self.v, self.s, self.config
-        final = v.number("sub", self.argument("keys"), 1)
+        v, s = self.v, self.s
         with self.code.loop("query", start, end) as (i, _):
             inside = v.number("add", tile, i)
-            query = v.number("add", first, inside)
-            level, mean = (
+            mean, factor = (
                 v.load_splat(v.step(self.own(at), inside, self.itemsize))
-                for at in (self.at_log_sums, self.at_means)
+                for at in (self.at_means, self.at_factors)
             )
-            last = self.index(self.least(final, query) if config.is_causal else final)
-            line = v.step(mask, query, self.argument("mask_row")) if config.mask else ""
+            weight = self._weight_of(mask, first, inside, key, hidden)
             with self.code.loop("vector", 0, KEYS, self.lanes) as (j, _):
                 at = v.number("add", v.number("mul", i, KEYS), j)
                 weights, slopes = (
                     v.step(self.own(x), at, self.itemsize)
                     for x in (self.at_weights, self.at_slopes)
                 )
-                x, number = v.load(weights), v.number("add", key, j)
-                if config.mask:
-                    left = v.number("sub", self.argument("keys"), number)
-                    added = self.added(line, number, self.below(left) if hidden else "")
-                    x = self.masked(x, added)
-                if hidden:
-                    x = s.select(s.less_equal(self.indices(number), last), x, -math.inf)
-                x = self.power(at_most(s, s.subtract(x, level), MAX_EXPONENT))
+                x = s.multiply(weight(v.load(weights), j), factor)
                 v.store(x, weights)
                 v.store(s.multiply(s.subtract(v.load(slopes), mean), x), slopes)
+
+    def _weight_of(
+        self, mask: str, first: str, inside: str, key: str, hidden: bool
+    ) -> Callable[[Any, str], Any]:
+        """A function that turns a vector of scores of a query, from key j on, into weights."""
+        v, s, config = self.v, self.s, self.config
+        final, query = v.number("sub", self.argument("keys"), 1), v.number("add", first, inside)
+        level = v.load_splat(v.step(self.own(self.at_log_sums), inside, self.itemsize))
+        last = self.index(self.least(final, query) if config.is_causal else final)
+        line = v.step(mask, query, self.argument("mask_row")) if config.mask else ""
+
+        def weight(x: Any, j: str) -> Any:
+            number = v.number("add", key, j)
+            if config.mask:
+                left = v.number("sub", self.argument("keys"), number)
+                x = self.masked(x, self.added(line, number, self.below(left) if hidden else ""))
+            if hidden:
+                x = s.select(s.less_equal(self.indices(number), last), x, -math.inf)
+            return self.power(at_most(s, s.subtract(x, level), MAX_EXPONENT))
+
+        return weight
 
     def _sum(
         self,

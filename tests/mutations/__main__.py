@@ -1,0 +1,160 @@
+"""Plants bugs and counts those that tests detect: ``python -m tests.mutations --reach FOLDER``.
+
+FOLDER holds what a run of both tiers recorded::
+
+    EAGERFLOW_REACH=FOLDER python -m pytest -n 2 -p tests.mutations.reach tests
+
+Each bug is planted into a clone of the last commit. Of the tests that reach it ``--most`` of the
+quick tier run first, then as many of the whole tier, from different files and the fastest first;
+so the counts are lower bounds. The result is a line of JSON for each bug.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from tests import sampling
+from tests.mutations.mutants import package_folder, plant
+from tests.mutations.reach import Reach
+
+QUICK = "tests/quick/"
+NOT_IMPORTED = 2, 3, 4
+"""Pytest's exit statuses where tests could not be collected: the change is no subtle bug."""
+
+
+def tests_for(reach, mutant, quick, most):
+    """The tests of a tier that may detect a bug: from all files in turn, the fastest first."""
+    known = reach.tests_of(mutant.file, mutant.lines)
+    if not reach.executed(mutant.file).intersection(mutant.lines):  # in other processes, or never
+        room = mutant.file.partition("/")[0]
+        known |= {t for t in reach.seconds if f"/{room}/" in t}
+    files = collections.defaultdict(list)
+    for test in known:
+        if test.startswith(QUICK) == quick:
+            files[test.partition("::")[0]].append(test)
+    queues = [sorted(tests, key=lambda t: reach.seconds.get(t, 0)) for tests in files.values()]
+    queues.sort(key=lambda tests: reach.seconds.get(tests[0], 0))
+    in_turn = [t for row in itertools.zip_longest(*queues) for t in row if t]
+    return in_turn[:most]
+
+
+class Clone:
+    """A clone of the last commit in which bugs are planted one after the other."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        root = package_folder().parent
+        subprocess.run(["git", "clone", "-q", "--shared", root, folder], check=True)
+
+    def run(self, tests, limit):
+        """The exit status of the tests, -1 where they do not end, and the first failure."""
+        names = pathlib.Path(self.folder, "chosen-tests.txt")
+        names.write_text("\n".join(tests), encoding="utf-8")
+        files = sorted({test.partition("::")[0] for test in tests})
+        own = {
+            "PYTHONPATH": self.folder,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "EAGERFLOW_CACHE": os.path.join(self.folder, "kernels"),
+            sampling.DAY: sampling.ALL,
+            sampling.ONLY: str(names),
+        }
+        options = ["-x", "-q", "-m", "", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, *files],
+            cwd=self.folder,
+            env={**os.environ, **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.communicate()
+            return -1, "no end"
+        first = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return process.returncode, first[0] if first else output[-300:]
+
+    def detect(self, mutant, reach, most):
+        """The tier that detects a bug, or "none" or "not imported", and how."""
+        path = pathlib.Path(self.folder, "eagerflow", mutant.file)
+        right = path.read_text(encoding="utf-8")
+        path.write_text(mutant.text, encoding="utf-8")
+        ran = 0
+        try:
+            for tier in ("quick", "whole"):
+                tests = tests_for(reach, mutant, tier == "quick", most)
+                if not tests:
+                    continue
+                ran += len(tests)
+                expected = sum(reach.seconds.get(test, 1) for test in tests)
+                status, how = self.run(tests, 60 + 5 * expected)
+                if status in NOT_IMPORTED:
+                    return "not imported", how
+                if status not in (0, 5):
+                    return tier, how
+            return "none", f"{ran} tests passed"
+        finally:
+            path.write_text(right, encoding="utf-8")
+
+
+def record(mutant, tier, how):
+    lines = f"{mutant.lines.start}-{mutant.lines.stop - 1}"
+    shown = {"file": mutant.file, "lines": lines, "kind": mutant.kind}
+    shown |= {"before": mutant.before, "after": mutant.after, "tier": tier, "how": how}
+    return json.dumps(shown)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("--reach", required=True, help="the folder that the recording wrote")
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=sampling.day())
+    parser.add_argument("--most", type=int, default=60, help="tests of a tier for each bug")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=pathlib.Path, help="a file for the results")
+    given = parser.parse_args(arguments)
+    reach = Reach(given.reach)
+    mutants = plant(package_folder(), given.count, given.seed)
+    tiers = collections.Counter()
+    with tempfile.TemporaryDirectory(prefix="eagerflow-mutations-") as scratch:
+        clones = [Clone(f"{scratch}/{i}") for i in range(given.workers)]
+        free = collections.deque(clones)
+
+        def detect(mutant):
+            clone = free.popleft()
+            try:
+                return mutant, *clone.detect(mutant, reach, given.most)
+            finally:
+                free.append(clone)
+
+        with concurrent.futures.ThreadPoolExecutor(given.workers) as pool:
+            for done in concurrent.futures.as_completed([pool.submit(detect, m) for m in mutants]):
+                mutant, tier, how = done.result()
+                tiers[tier] += 1
+                line = record(mutant, tier, how)
+                print(f"{tiers.total():4} {tier:12} {line}", flush=True)
+                if given.out:
+                    with given.out.open("a", encoding="utf-8") as file:
+                        file.write(line + "\n")
+    planted = tiers.total() - tiers["not imported"]
+    if planted:
+        print(
+            f"seed {given.seed}: {planted} bugs; the quick tier detected {tiers['quick']}, "
+            f"both {tiers['quick'] + tiers['whole']}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
