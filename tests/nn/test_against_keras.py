@@ -15,7 +15,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 CASES = [row for row in cases() if row.keras is not None]
 

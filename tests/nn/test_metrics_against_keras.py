@@ -17,7 +17,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 pytest.importorskip("jax", reason="JAX is not installed")
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 by_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 

@@ -16,7 +16,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 STEPS = 20
 SHAPES = ((3, 4), (5,), (4, 3), ())

@@ -11,7 +11,7 @@ import eagerflow as ef
 os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 X = np.random.default_rng(0).normal(size=(3, 6, 4)).astype("float32")
 MASK = np.random.default_rng(1).random((3, 6)) < 0.6
