@@ -67,3 +67,7 @@ def __getattr__(name: str) -> Any:
         package = __name__.partition(".")[0]
         return getattr(importlib.import_module(f"{package}.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

@@ -4,9 +4,9 @@ FOLDER holds what a run of both tiers recorded::
 
     EAGERFLOW_REACH=FOLDER python -m pytest -n 2 -p tests.mutations.reach tests
 
-Each bug is planted into a clone of the last commit. Of the tests that reach it ``--most`` of the
-quick tier run first, then as many of the whole tier, from different files and the fastest first;
-so the counts are lower bounds. The result is a line of JSON for each bug.
+Each bug is planted into a clone of the last commit. Of the tests that reach it some of files beside
+it run first, of the quick tier and then of the whole, and ``--most`` of each tier if none fails; so
+the counts are lower bounds. The result is a line of JSON for each bug.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,24 +26,28 @@ from tests.mutations.mutants import package_folder, plant
 from tests.mutations.reach import Reach
 
 QUICK = "tests/quick/"
-NOT_IMPORTED = 2, 3, 4
-"""Pytest's exit statuses where tests could not be collected: the change is no subtle bug."""
+FIRST, FIRST_FILES = 60, 15  # tests that run first, and their files: each is collected
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
+NOT_IMPORTED, NO_TESTS = (2, 3, 4), 5
+"""Pytest's exit statuses where tests could not be collected, so that the bug is not subtle."""
 
 
-def tests_for(reach, mutant, quick, most):
-    """The tests of a tier that may detect a bug: from all files in turn, the fastest first."""
+def tests_for(reach, mutant, quick):
+    """The tests of a tier that may detect a bug: of files beside it and short ones, in turn."""
     known = reach.tests_of(mutant.file, mutant.lines)
+    room = mutant.file.partition("/")[0]
     if not reach.executed(mutant.file).intersection(mutant.lines):  # in other processes, or never
-        room = mutant.file.partition("/")[0]
         known |= {t for t in reach.seconds if f"/{room}/" in t}
     files = collections.defaultdict(list)
     for test in known:
         if test.startswith(QUICK) == quick:
             files[test.partition("::")[0]].append(test)
-    queues = [sorted(tests, key=lambda t: reach.seconds.get(t, 0)) for tests in files.values()]
-    queues.sort(key=lambda tests: reach.seconds.get(tests[0], 0))
-    in_turn = [t for row in itertools.zip_longest(*queues) for t in row if t]
-    return in_turn[:most]
+    near = sorted(files, key=lambda f: (f"/{room}/" not in f, reach.sizes[f]))
+    in_turn = []
+    for part in (near[:FIRST_FILES], near[FIRST_FILES:]):
+        queues = [sorted(files[f], key=lambda t: reach.seconds.get(t, 0)) for f in part]
+        in_turn += [t for row in itertools.zip_longest(*queues) for t in row if t]
+    return in_turn
 
 
 class Clone:
@@ -82,30 +87,35 @@ class Clone:
             os.killpg(process.pid, 9)
             process.communicate()
             return -1, "no end"
-        first = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return process.returncode, first[0] if first else output[-300:]
+        first = FAILURE.search(output)
+        return process.returncode, first[1] if first else output[-300:]
 
     def detect(self, mutant, reach, most):
         """The tier that detects a bug, or "none" or "not imported", and how."""
         path = pathlib.Path(self.folder, "eagerflow", mutant.file)
         right = path.read_text(encoding="utf-8")
-        path.write_text(mutant.text, encoding="utf-8")
+        groups = []
+        for tier in ("quick", "whole"):
+            tests = tests_for(reach, mutant, tier == "quick")[:most]
+            groups += [(0, tier, tests[:FIRST]), (1, tier, tests[FIRST:])]
         ran = 0
-        try:
-            for tier in ("quick", "whole"):
-                tests = tests_for(reach, mutant, tier == "quick", most)
-                if not tests:
-                    continue
-                ran += len(tests)
+        for _, tier, tests in sorted(groups, key=lambda group: group[0]):
+            while tests:
                 expected = sum(reach.seconds.get(test, 1) for test in tests)
-                status, how = self.run(tests, 60 + 5 * expected)
+                path.write_text(mutant.text, encoding="utf-8")
+                try:
+                    status, how = self.run(tests, 60 + 5 * expected)
+                finally:
+                    path.write_text(right, encoding="utf-8")
                 if status in NOT_IMPORTED:
                     return "not imported", how
-                if status not in (0, 5):
+                if status in (0, NO_TESTS):
+                    ran += len(tests)
+                    break
+                if status < 0 or self.run([how], 300)[0] == 0:
                     return tier, how
-            return "none", f"{ran} tests passed"
-        finally:
-            path.write_text(right, encoding="utf-8")
+                tests.remove(how)  # it fails alone without any bug
+        return "none", f"{ran} tests passed"
 
 
 def record(mutant, tier, how):
@@ -120,7 +130,7 @@ def main(arguments=None):
     parser.add_argument("--reach", required=True, help="the folder that the recording wrote")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=sampling.day())
-    parser.add_argument("--most", type=int, default=60, help="tests of a tier for each bug")
+    parser.add_argument("--most", type=int, default=500, help="tests of a tier for each bug")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, help="a file for the results")
     given = parser.parse_args(arguments)

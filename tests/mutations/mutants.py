@@ -188,7 +188,7 @@ def plant(package, count, seed):
     while len(found) < count:
         (room,) = chooser.choices(list(ROOMS), list(ROOMS.values()))
         path = chooser.choice(files[room])
-        if any(word in path.stem for word in NO_MACHINE):
+        if path.stem == "samples" or any(word in path.stem for word in NO_MACHINE):
             continue
         kinds = {}
         for mutant in mutants_of(path, package):

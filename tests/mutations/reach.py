@@ -70,12 +70,13 @@ class Reach:
     """What the recorders of all processes wrote into a folder."""
 
     def __init__(self, folder):
-        self.seconds = {}
+        self.seconds, self.sizes = {}, collections.Counter()
         self._lines = collections.defaultdict(lambda: collections.defaultdict(set))
         for path in pathlib.Path(folder).glob("*.json"):
             written = json.loads(path.read_text(encoding="utf-8"))
             tests = written["tests"]
             self.seconds |= written["seconds"]
+            self.sizes.update(test.partition("::")[0] for test in tests)
             for file, lines in written["lines"].items():
                 for line, found in lines.items():
                     # -1 is what ran before the first test: imports.

@@ -319,7 +319,11 @@ CALLS = {
     "resize": [lambda t: np.resize(t(V), (2, 4))],
     "result_type": [],
     "roll": [lambda t: np.roll(t(X), 1), lambda t: np.roll(t(X), (1, 2), axis=(0, 1))],
-    "rollaxis": [lambda t: np.rollaxis(t(X.reshape(3, 2, 2)), 2)],
+    "rollaxis": [
+        lambda t, axis=axis, start=start: np.rollaxis(t(X.reshape(3, 2, 2)), axis, start)
+        for axis in (-1, 0, 1)
+        for start in (-2, 0, 1, 3)
+    ],
     "rot90": [lambda t: np.rot90(t(X)), lambda t: np.rot90(t(X), k=3, axes=(1, 0))],
     "round": [lambda t: np.round(t(X), 1)],
     "searchsorted": [lambda t: np.searchsorted(t(np.sort(V)), W, side="right")],

@@ -20,6 +20,7 @@ def name_problems(module):
     if names is None:
         return [f"{where}: has no __all__"]
     problems = [f"{where}.{name}: does not resolve" for name in names if not hasattr(module, name)]
+    problems += [f"{where}.{name}: not in dir()" for name in sorted({*names} - {*dir(module)})]
     if list(names) != sorted(names):
         first = next(a for a, b in zip(names, sorted(names), strict=True) if a != b)
         problems.append(f"{where}.__all__: not sorted, from {first!r} on")
@@ -84,8 +85,8 @@ def test_planted_names_are_found():
     module = planted_module(b=1, a=2)
     module.__all__ += ["gone", "gone"]
     assert name_problems(module) == [
-        "planted.gone: does not resolve",
-        "planted.gone: does not resolve",
+        *["planted.gone: does not resolve"] * 2,
+        "planted.gone: not in dir()",
         "planted.__all__: not sorted, from 'b' on",
         "planted.__all__: names repeated",
     ]
