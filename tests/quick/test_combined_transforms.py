@@ -39,24 +39,16 @@ def of_two(x, y):
 FUNCTIONS = {
     "result": (by_result, ef.exp),
     "intermediate": (by_intermediate, lambda x: ef.sin(x) ** 2),
-    "several": (
-        lambda x: sum(of_two(x, ef.cos(x))),
-        lambda x: ef.exp(x * ef.cos(x)) + x * ef.cos(x),
-    ),
+    "several": (lambda x: sum(of_two(x, ef.cos(x))),
+                lambda x: ef.exp(x * ef.cos(x)) + x * ef.cos(x)),
     "checkpoint": (ef.checkpoint(lambda x: ef.sin(x * V) * V), lambda x: ef.sin(x * V) * V),
-    "nested checkpoint": (
-        ef.checkpoint(lambda x: ef.checkpoint(lambda z: ef.sin(z * V))(x) * x),
-        lambda x: ef.sin(x * V) * x,
-    ),
+    "nested checkpoint": (ef.checkpoint(lambda x: ef.checkpoint(lambda z: ef.sin(z * V))(x) * x),
+                          lambda x: ef.sin(x * V) * x),
     "checkpoint of a rule": (ef.checkpoint(by_result), ef.exp),
-    "cond": (
-        lambda x: ef.cond(x.sum() > 0.0, by_result, lambda z: z, x),
-        lambda x: ef.cond(x.sum() > 0.0, ef.exp, lambda z: z, x),
-    ),
-    "scan": (
-        lambda x: ef.scan(lambda c, r: (by_result(c * 0.3), by_intermediate(r)), x, x)[1] + x,
-        lambda x: ef.scan(lambda c, r: (ef.exp(c * 0.3), ef.sin(r) ** 2), x, x)[1] + x,
-    ),
+    "cond": (lambda x: ef.cond(x.sum() > 0.0, by_result, lambda z: z, x),
+             lambda x: ef.cond(x.sum() > 0.0, ef.exp, lambda z: z, x)),
+    "scan": (lambda x: ef.scan(lambda c, r: (by_result(c * 0.3), by_intermediate(r)), x, x)[1] + x,
+             lambda x: ef.scan(lambda c, r: (ef.exp(c * 0.3), ef.sin(r) ** 2), x, x)[1] + x),
     "while": (
         lambda x: ef.while_loop(
             lambda s: s[1] < 2,
@@ -67,11 +59,9 @@ FUNCTIONS = {
         lambda x: ef.exp(ef.exp(x * 0.2) * 0.2),
     ),
     "vmap": (ef.vmap(by_result), ef.exp),
-    "vmap of vmap": (
-        lambda x: ef.vmap(ef.vmap(by_intermediate))(x.reshape(1, -1)).reshape(-1),
-        lambda x: ef.sin(x) ** 2,
-    ),
-}
+    "vmap of vmap": (lambda x: ef.vmap(ef.vmap(by_intermediate))(x.reshape(1, -1)).reshape(-1),
+                     lambda x: ef.sin(x) ** 2),
+}  # fmt: skip
 TRANSFORMS = {
     "grad": lambda f: ef.grad(lambda x: (f(x) ** 2).sum()),
     "vjp": lambda f: lambda x: ef.vjp(f, x)[1](ef.ones(2))[0],

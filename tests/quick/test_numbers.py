@@ -128,17 +128,9 @@ def test_lists_say_the_dtype_that_they_did():
 # NumPy's numbers ---------------------------------------------------------------------------------
 
 NUMPYS = [
-    np.float64(0.1),
-    np.float32(0.1),
-    np.float16(0.1),
-    np.int64(3),
-    np.int8(3),
-    np.uint64(2**63),
-    np.bool_(True),
-    ml_dtypes.bfloat16(0.5),
-    np.longdouble(0.5),
-    np.longlong(3),
-]
+    np.float64(0.1), np.float32(0.1), np.float16(0.1), np.int64(3), np.int8(3), np.uint64(2**63),
+    np.bool_(True), ml_dtypes.bfloat16(0.5), np.longdouble(0.5), np.longlong(3),
+]  # fmt: skip
 OPS = {
     "add": lambda x, n: x + n,
     "radd": lambda x, n: n + x,

@@ -359,24 +359,16 @@ def test_bad_arguments(make, words):
         (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, X[:, :3]), "a value for each key"),
         (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=5)(X, X), "axis 5"),
         (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=(1, 2))(X, X), "attention_axes"),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, value_mask=X > 0),
-            "the mask does not fit.*2 axes",
-        ),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X[0, 0] > 0),
-            "the mask does not fit.*2 to 4 axes",
-        ),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X > 0),
-            "does not broadcast to \\(2, 2, 6, 6\\)",
-        ),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X[None], X[None], cache=CACHE),
-            "a cache needs inputs of one sequence",
-        ),
+        (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, value_mask=X > 0),
+         "the mask does not fit.*2 axes"),
+        (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X[0, 0] > 0),
+         "the mask does not fit.*2 to 4 axes"),
+        (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X > 0),
+         "does not broadcast to \\(2, 2, 6, 6\\)"),
+        (lambda: ef.nn.MultiHeadAttention(2, 3)(X[None], X[None], cache=CACHE),
+         "a cache needs inputs of one sequence"),
     ],
-)
+)  # fmt: skip
 def test_bad_shapes(make, words):
     with pytest.raises(ef.errors.ShapeError, match=f"(?s){words}"):
         make()

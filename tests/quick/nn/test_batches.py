@@ -157,16 +157,12 @@ def test_class_weights_multiply_those_of_examples():
         (lambda: make_source(Indexed(), None, None, 3, "fit"), "ef.nn.Loader"),
         (lambda: list(make_source([(X, Y, W, W)], None, None, 3, "fit").epoch()), "4 parts"),
         (lambda: list(make_source(iter([]), None, None, 3, "fit").epoch()), "no batch"),
-        (
-            lambda: list(make_source(X, None, None, 3, "fit", class_weight={0: 1}).epoch()),
-            "one array of class targets",
-        ),
-        (
-            lambda: list(make_source(X, Y, None, 3, "fit", class_weight=[1, 2]).epoch()),
-            "map classes",
-        ),
+        (lambda: list(make_source(X, None, None, 3, "fit", class_weight={0: 1}).epoch()),
+         "one array of class targets"),
+        (lambda: list(make_source(X, Y, None, 3, "fit", class_weight=[1, 2]).epoch()),
+         "map classes"),
     ],
-)
+)  # fmt: skip
 def test_mistakes(make, words):
     with pytest.raises((ef.errors.ArgumentError, ef.errors.ShapeError), match=words):
         make()

@@ -111,27 +111,15 @@ def test_sizes_by_name():
     "config",
     [
         {"Sequential": {"layers": [{"Input": {"shape": [4]}}, {"Dense": {"units": 2}}]}},
-        {
-            "Model": {
-                "inputs": {"x": {"shape": [4]}},
-                "layers": {"out": {"Dense": {"units": 2}}},
-                "calls": [{"layer": "out", "inputs": "x"}],
-                "outputs": "out",
-            }
-        },
-        {
-            "Functional": {
-                "inputs": {"x": {"shape": [4], "dtype": "float32"}},
-                "layers": {"out": {"class_name": "Dense", "config": {"units": 2}}},
-                "calls": [
-                    {"layer": "out", "inputs": "x", "name": "first"},
-                    {"op": "multiply", "args": [{"tensor": "first"}, 2.0]},
-                ],
-                "outputs": ["multiply"],
-            }
-        },
+        {"Model": {"inputs": {"x": {"shape": [4]}}, "layers": {"out": {"Dense": {"units": 2}}},
+                   "calls": [{"layer": "out", "inputs": "x"}], "outputs": "out"}},
+        {"Functional": {"inputs": {"x": {"shape": [4], "dtype": "float32"}},
+                        "layers": {"out": {"class_name": "Dense", "config": {"units": 2}}},
+                        "calls": [{"layer": "out", "inputs": "x", "name": "first"},
+                                  {"op": "multiply", "args": [{"tensor": "first"}, 2.0]}],
+                        "outputs": ["multiply"]}},
     ],
-)
+)  # fmt: skip
 def test_short_forms(config):
     model = ef.nn.model_from_config(config)
     assert ef.tree.flatten(model(FLOATS))[0][0].shape == (3, 2)

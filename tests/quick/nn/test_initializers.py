@@ -12,18 +12,9 @@ import eagerflow as ef
 os.environ.setdefault("KERAS_BACKEND", "jax")
 initializers = ef.nn.initializers
 RANDOM = [
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
-    "LecunNormal",
-    "LecunUniform",
-    "Orthogonal",
-    "RandomNormal",
-    "RandomUniform",
-    "TruncatedNormal",
-    "VarianceScaling",
-]
+    "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "LecunNormal", "LecunUniform",
+    "Orthogonal", "RandomNormal", "RandomUniform", "TruncatedNormal", "VarianceScaling",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -42,14 +33,10 @@ def test_seeds_and_configurations(name):
 @pytest.mark.parametrize(
     ("shape", "fans"),
     [
-        ((), (1, 1)),
-        ((900,), (900, 900)),
-        ((300, 200), (300, 200)),
-        ((3, 100, 50), (300, 150)),
-        ((3, 2, 60, 40), (360, 240)),
-        ((2, 3, 2, 30, 20), (360, 240)),
+        ((), (1, 1)), ((900,), (900, 900)), ((300, 200), (300, 200)), ((3, 100, 50), (300, 150)),
+        ((3, 2, 60, 40), (360, 240)), ((2, 3, 2, 30, 20), (360, 240)),
     ],
-)
+)  # fmt: skip
 def test_fans_of_every_rank(shape, fans):
     for mode, fan in zip(("fan_in", "fan_out", "fan_avg"), (*fans, sum(fans) / 2), strict=True):
         limit = np.sqrt(3 * 2.5 / fan)

@@ -161,28 +161,19 @@ def test_aliases():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (
-            lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0),
-            ef.errors.ArgumentError,
-            "q: 1.0 is out of range",
-        ),
+        (lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0), ef.errors.ArgumentError,
+         "q: 1.0 is out of range"),
         (lambda: losses.Huber(reduction="all"), ef.errors.ArgumentError, "reduction: 'all' is not"),
         (lambda: losses.Huber(dtype="floaty"), ef.errors.DTypeError, "floaty"),
         (lambda: losses.Dice()(ONE_HOT, PROBABILITIES[:2]), ef.errors.ShapeError, "dice"),
-        (
-            lambda: losses.Dice()(ONE_HOT, PROBABILITIES, np.ones(6)),
-            ef.errors.ShapeError,
-            "sample_weight",
-        ),
+        (lambda: losses.Dice()(ONE_HOT, PROBABILITIES, np.ones(6)), ef.errors.ShapeError,
+         "sample_weight"),
         (lambda: losses.circle([0, 1], PROBABILITIES), ef.errors.ShapeError, "circle"),
         (lambda: losses.hinge(ONE_HOT, PROBABILITIES[:, :2]), ef.errors.ShapeError, "hinge"),
-        (
-            lambda: losses.sparse_categorical_crossentropy([True], PROBABILITIES[:1]),
-            ef.errors.DTypeError,
-            "class numbers are integers",
-        ),
+        (lambda: losses.sparse_categorical_crossentropy([True], PROBABILITIES[:1]),
+         ef.errors.DTypeError, "class numbers are integers"),
     ],
-)
+)  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

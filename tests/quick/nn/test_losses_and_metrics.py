@@ -121,30 +121,18 @@ def test_a_function_can_be_a_loss_or_a_metric():
         (lambda: losses.get(3), ef.errors.ArgumentError, "int"),
         (lambda: metrics.get("acuracy"), ef.errors.ArgumentError, "'accuracy'"),
         (lambda: losses.MeanSquaredError("avg"), ef.errors.ArgumentError, "'mean'"),
-        (
-            lambda: losses.mean_squared_error(ef.zeros((2, 3)), ef.zeros((2, 4))),
-            ef.errors.ShapeError,
-            r"float32\(2, 4\)",
-        ),
+        (lambda: losses.mean_squared_error(ef.zeros((2, 3)), ef.zeros((2, 4))),
+         ef.errors.ShapeError, r"float32\(2, 4\)"),
         (lambda: losses.categorical_crossentropy(LABELS, LOGITS), ef.errors.ShapeError, "Sparse"),
-        (
-            lambda: losses.sparse_categorical_crossentropy(ONE_HOT, LOGITS),
-            ef.errors.ShapeError,
-            "CategoricalCrossentropy",
-        ),
-        (
-            lambda: losses.sparse_categorical_crossentropy([4], LOGITS[:1]),
-            ef.errors.IndexRangeError,
-            "4",
-        ),
-        (
-            lambda: losses.MeanSquaredError()(LOGITS, LOGITS, [1.0, 2.0]),
-            ef.errors.ShapeError,
-            "sample_weight",
-        ),
+        (lambda: losses.sparse_categorical_crossentropy(ONE_HOT, LOGITS), ef.errors.ShapeError,
+         "CategoricalCrossentropy"),
+        (lambda: losses.sparse_categorical_crossentropy([4], LOGITS[:1]), ef.errors.IndexRangeError,
+         "4"),
+        (lambda: losses.MeanSquaredError()(LOGITS, LOGITS, [1.0, 2.0]), ef.errors.ShapeError,
+         "sample_weight"),
         (lambda: metrics.CategoricalAccuracy()(LABELS, LOGITS), ef.errors.ShapeError, "Sparse"),
     ],
-)
+)  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -181,19 +181,13 @@ MAPS = np.zeros((2, 3), "int64")
     [
         (lambda: metrics.Precision(1.5), ef.errors.ArgumentError, "thresholds: 1.5 is out"),
         (lambda: metrics.Recall(top_k=0), ef.errors.ArgumentError, "top_k: 0 is out"),
-        (
-            lambda: metrics.Recall(class_id=0)([0, 1], [0.5, 0.2]),
-            ef.errors.ShapeError,
-            "no axis of classes",
-        ),
+        (lambda: metrics.Recall(class_id=0)([0, 1], [0.5, 0.2]), ef.errors.ShapeError,
+         "no axis of classes"),
         (lambda: metrics.AUC(curve="RAC"), ef.errors.ArgumentError, "'RAC' is not a curve"),
         (lambda: metrics.AUC(1), ef.errors.ArgumentError, "num_thresholds: 1"),
         (lambda: metrics.AUC(num_labels=2), ef.errors.ArgumentError, "multi_label=True"),
-        (
-            lambda: metrics.AUC(multi_label=True)([0, 1], [0.5, 0.2]),
-            ef.errors.ShapeError,
-            "no axis of labels",
-        ),
+        (lambda: metrics.AUC(multi_label=True)([0, 1], [0.5, 0.2]), ef.errors.ShapeError,
+         "no axis of labels"),
         (lambda: metrics.AUC(summation_method="mid"), ef.errors.ArgumentError, "not a method"),
         (lambda: metrics.PrecisionAtRecall(2), ef.errors.ArgumentError, "recall: 2 is out"),
         (lambda: metrics.FBetaScore(beta=0.0), ef.errors.ArgumentError, "beta: 0.0 is out"),
@@ -204,31 +198,19 @@ MAPS = np.zeros((2, 3), "int64")
         (lambda: metrics.R2Score(num_regressors=-1), ef.errors.ArgumentError, "num_regressors"),
         (lambda: metrics.R2Score()([0, 1], [0.5, 0.2]), ef.errors.ShapeError, "two axes"),
         (lambda: metrics.IoU(2, [2]), ef.errors.ArgumentError, "target_class_ids"),
-        (
-            lambda: metrics.MeanIoU(2)(MAPS, MAPS, np.ones((2, 3))),
-            ef.errors.DTypeError,
-            "dtype='float32'",
-        ),
-        (
-            lambda: metrics.MeanIoU(2)(MAPS, MAPS[:1]),
-            ef.errors.ShapeError,
-            "targets and predictions",
-        ),
+        (lambda: metrics.MeanIoU(2)(MAPS, MAPS, np.ones((2, 3))), ef.errors.DTypeError,
+         "dtype='float32'"),
+        (lambda: metrics.MeanIoU(2)(MAPS, MAPS[:1]), ef.errors.ShapeError,
+         "targets and predictions"),
         (lambda: metrics.MeanMetricWrapper(3), ef.errors.ArgumentError, "fn"),
-        (
-            lambda: metrics.TopKCategoricalAccuracy()(ONE_HOT[:, 0], PROBABILITIES),
-            ef.errors.ShapeError,
-            "Sparse",
-        ),
-        (
-            lambda: metrics.Metric().update_state(),
-            ef.errors.ArgumentError,
-            "not define update_state",
-        ),
+        (lambda: metrics.TopKCategoricalAccuracy()(ONE_HOT[:, 0], PROBABILITIES),
+         ef.errors.ShapeError, "Sparse"),
+        (lambda: metrics.Metric().update_state(), ef.errors.ArgumentError,
+         "not define update_state"),
         (lambda: metrics.Metric().result(), ef.errors.ArgumentError, "not define result"),
         (lambda: metrics.Mean()([1.0, 2.0], [1.0, 2.0, 3.0]), ef.errors.ShapeError, "weight"),
     ],
-)
+)  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -32,14 +32,9 @@ MODULES = (
 EVERYWHERE = {"serialize", "deserialize"}
 # Base classes, and names that Keras has for itself alone.
 ITS_OWN = {
-    "IdentityInitializer",
-    "Optimizer",
-    "OptimizerMap",
-    "OrthogonalInitializer",
-    "STFTInitializer",
-    "concordance_correlation",
-    "pearson_correlation",
-}
+    "IdentityInitializer", "Optimizer", "OptimizerMap", "OrthogonalInitializer", "STFTInitializer",
+    "concordance_correlation", "pearson_correlation",
+}  # fmt: skip
 OF_ALL = {"name", "dtype", "kwargs", "args"}
 QUANTIZED = "lora", "gptq", "quantization"
 

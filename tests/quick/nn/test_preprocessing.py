@@ -170,60 +170,37 @@ def test_words_go_through_a_loader():
         (lambda: ef.nn.StringLookup(vocabulary=[]), "ArgumentError", "empty"),
         (lambda: ef.nn.StringLookup(vocabulary=["a", "a"]), "ArgumentError", r"\['a'\] twice"),
         (lambda: ef.nn.StringLookup(2, vocabulary=["a", "b"]), "ArgumentError", "max_tokens=2"),
-        (
-            lambda: ef.nn.StringLookup(vocabulary=["a", ""], mask_token=""),
-            "ArgumentError",
-            "special token",
-        ),
+        (lambda: ef.nn.StringLookup(vocabulary=["a", ""], mask_token=""), "ArgumentError",
+         "special token"),
         (lambda: ef.nn.StringLookup(vocabulary="/none"), "ArgumentError", "cannot be read"),
         (lambda: ef.nn.StringLookup(vocabulary=[1, 2]), "DTypeError", "no strings"),
         (lambda: ef.nn.StringLookup(invert=True, output_mode="count"), "ArgumentError", "invert"),
         (lambda: ef.nn.StringLookup(pad_to_max_tokens=True), "ArgumentError", "max_tokens"),
         (lambda: ef.nn.StringLookup(idf_weights=[1.0]), "ArgumentError", "tf_idf"),
-        (
-            lambda: ef.nn.StringLookup(vocabulary=["a"], output_mode="tf_idf"),
-            "ArgumentError",
-            "idf_weights",
-        ),
-        (
-            lambda: ef.nn.StringLookup(
-                vocabulary=["a"], idf_weights=[1.0, 2.0], output_mode="tf_idf"
-            ),
-            "ArgumentError",
-            r"\(2,\) for 1",
-        ),
+        (lambda: ef.nn.StringLookup(vocabulary=["a"], output_mode="tf_idf"), "ArgumentError",
+         "idf_weights"),
+        (lambda: ef.nn.StringLookup(vocabulary=["a"], idf_weights=[1.0, 2.0], output_mode="tf_idf"),
+         "ArgumentError", r"\(2,\) for 1"),
         (lambda: ef.nn.StringLookup(output_mode="tf_idf")([["a"]]), "ArgumentError", "adapt"),
         (lambda: ef.nn.StringLookup(vocabulary=["a"]).adapt(["b"]), "ArgumentError", "was given"),
-        (
-            lambda: ef.nn.StringLookup(vocabulary=["a"], num_oov_indices=0)(["b"]),
-            "ArgumentError",
-            r"\['b'\] are not in the vocabulary",
-        ),
+        (lambda: ef.nn.StringLookup(vocabulary=["a"], num_oov_indices=0)(["b"]), "ArgumentError",
+         r"\['b'\] are not in the vocabulary"),
         (lambda: ef.nn.StringLookup(vocabulary=["a"])([1]), "DTypeError", "no strings"),
         (lambda: ef.nn.IntegerLookup(vocabulary=[1])(["a"]), "DTypeError", "no integers"),
         (lambda: ef.nn.IntegerLookup(salt=1), "ArgumentError", "farmhash"),
-        (
-            lambda: ef.function(ef.nn.IntegerLookup(vocabulary=[1]))(ef.tensor([1])),
-            "CaptureError",
-            "on the host",
-        ),
-        (
-            lambda: ef.nn.IntegerLookup(vocabulary=[1])(ef.nn.Input((2,), dtype="int64")),
-            "CaptureError",
-            r"Loader\(data\).map",
-        ),
+        (lambda: ef.function(ef.nn.IntegerLookup(vocabulary=[1]))(ef.tensor([1])), "CaptureError",
+         "on the host"),
+        (lambda: ef.nn.IntegerLookup(vocabulary=[1])(ef.nn.Input((2,), dtype="int64")),
+         "CaptureError", r"Loader\(data\).map"),
         (lambda: ef.nn.TextVectorization(standardize="upper"), "ArgumentError", "standardize"),
         (lambda: ef.nn.TextVectorization(split="words"), "ArgumentError", "split"),
         (lambda: ef.nn.TextVectorization(ngrams=0), "ArgumentError", "ngrams"),
         (lambda: ef.nn.TextVectorization(ragged=True), "ArgumentError", "ragged"),
-        (
-            lambda: ef.nn.TextVectorization(output_mode="count", output_sequence_length=3),
-            "ArgumentError",
-            "output_sequence_length",
-        ),
+        (lambda: ef.nn.TextVectorization(output_mode="count", output_sequence_length=3),
+         "ArgumentError", "output_sequence_length"),
         (lambda: ef.nn.TextVectorization()([["a", "b"]]), "ShapeError", "cannot be split"),
     ],
-)
+)  # fmt: skip
 def test_mistakes(call, error, words):
     with pytest.raises(getattr(ef.errors, error), match=words):
         call()

@@ -38,33 +38,20 @@ ROWS = [
     (schedules.InverseTimeDecay(0.5, 7, 0.9), lambda t: 0.5 / (1 + 0.9 * t / 7)),
     (schedules.InverseTimeDecay(0.5, 7, 0.9, True), lambda t: 0.5 / (1 + 0.9 * (t // 7))),
     (schedules.PolynomialDecay(0.5, 7), lambda t: polynomial(t, 0.5, 7, 1e-4, 1, False)),
-    (
-        schedules.PolynomialDecay(0.5, 7, 0.1, 2.0, cycle=True),
-        lambda t: polynomial(t, 0.5, 7, 0.1, 2, True),
-    ),
+    (schedules.PolynomialDecay(0.5, 7, 0.1, 2.0, cycle=True),
+     lambda t: polynomial(t, 0.5, 7, 0.1, 2, True)),
     (schedules.CosineDecay(0.5, 7, 0.2), lambda t: cosine(t, 0.5, 7, 0.2, None, 0)),
-    (
-        schedules.CosineDecay(0.1, 7, 0.2, warmup_target=0.5, warmup_steps=5),
-        lambda t: cosine(t, 0.1, 7, 0.2, 0.5, 5),
-    ),
-    (
-        schedules.CosineDecayRestarts(0.5, 4, 2.0, 0.8, 0.1),
-        lambda t: restarts(t, 0.5, 4, 2, 0.8, 0.1),
-    ),
-    (
-        schedules.CosineDecayRestarts(0.5, 4, 1.0, 0.8),
-        lambda t: restarts(t, 0.5, 4, 1, 0.8, 0),
-    ),
-    (
-        schedules.PiecewiseConstantDecay([3, 9], [0.5, 0.2, 0.1]),
-        lambda t: [0.5, 0.2, 0.1][int(np.searchsorted([3, 9], t))],
-    ),
+    (schedules.CosineDecay(0.1, 7, 0.2, warmup_target=0.5, warmup_steps=5),
+     lambda t: cosine(t, 0.1, 7, 0.2, 0.5, 5)),
+    (schedules.CosineDecayRestarts(0.5, 4, 2.0, 0.8, 0.1),
+     lambda t: restarts(t, 0.5, 4, 2, 0.8, 0.1)),
+    (schedules.CosineDecayRestarts(0.5, 4, 1.0, 0.8), lambda t: restarts(t, 0.5, 4, 1, 0.8, 0)),
+    (schedules.PiecewiseConstantDecay([3, 9], [0.5, 0.2, 0.1]),
+     lambda t: [0.5, 0.2, 0.1][int(np.searchsorted([3, 9], t))]),
     (schedules.LinearWarmup(0.5, 4), lambda t: 0.5 * min(t / 4, 1)),
-    (
-        schedules.LinearWarmup(schedules.ExponentialDecay(0.5, 7, 0.9), 5, 0.1),
-        lambda t: 0.1 + 0.4 * t / 5 if t < 5 else 0.5 * 0.9 ** ((t - 5) / 7),
-    ),
-]
+    (schedules.LinearWarmup(schedules.ExponentialDecay(0.5, 7, 0.9), 5, 0.1),
+     lambda t: 0.1 + 0.4 * t / 5 if t < 5 else 0.5 * 0.9 ** ((t - 5) / 7)),
+]  # fmt: skip
 by_row = pytest.mark.parametrize(
     ("schedule", "expected"), ROWS, ids=lambda x: getattr(x, "name", "of")
 )

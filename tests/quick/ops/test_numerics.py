@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.errors import (
-    ArgumentError,
-    CaptureError,
-    IndexRangeError,
-    KeywordError,
-    ShapeError,
-)
+from eagerflow.errors import ArgumentError, CaptureError, IndexRangeError, KeywordError, ShapeError
 
 X = np.array([[3.0, -1.0, 2.0, 0.5], [0.25, 4.0, -2.0, 1.0]])
 

@@ -91,21 +91,9 @@ def in_order(a):
 
 
 CHANGING = [
-    plus,
-    alias,
-    part,
-    reshaped,
-    raveled,
-    each_row,
-    pieces,
-    not_cast,
-    in_a_list,
-    in_an_object,
-    by_function,
-    by_reduce,
-    in_a_helper,
-    in_order,
-]
+    plus, alias, part, reshaped, raveled, each_row, pieces, not_cast, in_a_list, in_an_object,
+    by_function, by_reduce, in_a_helper, in_order,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", CHANGING)

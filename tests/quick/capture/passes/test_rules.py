@@ -151,10 +151,8 @@ def pulled(x, *indices):
 @pytest.mark.parametrize(
     "f, wanted",
     [
-        (
-            lambda x: pulled(x, np.s_[:, :1], np.s_[:, 1:]),
-            ["getitem"] * 2 + ["multiply"] * 2 + ["concat"],
-        ),
+        (lambda x: pulled(x, np.s_[:, :1], np.s_[:, 1:]),
+         ["getitem"] * 2 + ["multiply"] * 2 + ["concat"]),
         (lambda x: x**2, ["square"]),
         (lambda x: x**2.0, ["square"]),
         (lambda x: x**3, ["square", "multiply"]),
@@ -196,17 +194,15 @@ def pulled(x, *indices):
         (lambda x: ef.broadcast_to(x[:1], (2, 3)) + ef.tanh(x), ["getitem", "tanh", "add"]),
         (lambda x: ef.sum(ef.broadcast_to(x, (4, 2, 3)), axis=0), ["reshape", "sum", "multiply"]),
         (lambda x: ef.mean(ef.broadcast_to(x, (4, 2, 3))), ["reshape", "mean"]),
-        (
-            lambda x: ef.sum(ef.broadcast_to(x[:1], (2, 3)), axis=1),
-            ["getitem", "broadcast_to", "sum"],
-        ),
+        (lambda x: ef.sum(ef.broadcast_to(x[:1], (2, 3)), axis=1),
+         ["getitem", "broadcast_to", "sum"]),
         (lambda x: ef.sum(ef.sum(x, axis=0), axis=0), ["sum"]),
         (lambda x: ef.mean(ef.mean(x, axis=1, keepdims=True), axis=0, keepdims=True), ["mean"]),
         (lambda x: ef.max(ef.max(x, axis=1), axis=0), ["max"]),
         (lambda x: ef.sum(ef.sum(x, axis=0), axis=0, keepdims=True), ["sum", "sum"]),
         (lambda x: x + ef.sum(ef.full((300, 400), 0.5)), ["add"]),
     ],
-)
+)  # fmt: skip
 def test_algebra(f, wanted):
     """Each form becomes the one that is wanted, and its values are those from before."""
     x = ef.asarray(np.random.default_rng(3).uniform(0.5, 2, (2, 3)).astype("float32"))
@@ -266,11 +262,7 @@ def test_parts_that_come_together(indices, joined):
 
 
 @pytest.mark.parametrize(
-    "x",
-    [
-        [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-20, 3e38, 2e19],
-        [5e-20, 1e-45, -1e38, 7.0],
-    ],
+    "x", [[np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-20, 3e38, 2e19], [5e-20, 1e-45, -1e38, 7.0]]
 )
 def test_powers_of_hard_numbers(x):
     """Products for powers overflow and underflow where the powers do."""

@@ -39,18 +39,12 @@ X = RNG.standard_normal((2, 3, 4))
         (lambda x: ef.diag(x[0, 0], -1), lambda x: np.diag(x[0, 0], -1)),
         (lambda x: ef.diag(x[0], 1), lambda x: np.diag(x[0], 1)),
         (lambda x: ef.diag(x[0, 0, :0], 2), lambda x: np.diag(x[0, 0, :0], 2)),
-        (
-            lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2])[0],
-            lambda x: np.meshgrid(x[0, 0], x[0, 1, :2])[0],
-        ),
-        (
-            lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1],
-            lambda x: np.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1],
-        ),
-        (
-            lambda x: ef.broadcast_arrays(x[:, :1], x[0])[0],
-            lambda x: np.broadcast_arrays(x[:, :1], x[0])[0],
-        ),
+        (lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2])[0],
+         lambda x: np.meshgrid(x[0, 0], x[0, 1, :2])[0]),
+        (lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1],
+         lambda x: np.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1]),
+        (lambda x: ef.broadcast_arrays(x[:, :1], x[0])[0],
+         lambda x: np.broadcast_arrays(x[:, :1], x[0])[0]),
         (lambda x: ef.gather_nd(x, [[0, 1], [1, -1]]), lambda x: x[[0, 1], [1, -1]]),
         (lambda x: ef.gather_nd(x, [[0, 1, 3]]), lambda x: x[[0], [1], [3]]),
         (lambda x: ef.embedding_lookup(x, [[1, 1, 0]]), lambda x: x[[[1, 1, 0]]]),
@@ -59,7 +53,7 @@ X = RNG.standard_normal((2, 3, 4))
         (lambda x: ef.stack(list(x), 1), lambda x: np.stack(list(x), 1)),
         (lambda x: ef.stack([x[0], x[1]])[0], lambda x: x[0]),
     ],
-)
+)  # fmt: skip
 def test_compositions(f, g):
     expected = g(X)
     assert np.array_equal(f(ef.tensor(X)).numpy(), expected)

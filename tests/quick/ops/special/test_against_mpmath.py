@@ -66,26 +66,13 @@ mp = mpmath
 CASES = {
     "gamma": (both(uniform(0, 30), uniform(30, 171.6), powers(-300, 0)), mp.gamma, 4, None),
     "gamma of negatives": (both(uniform(-30, 0), powers(-300, 0, -1)), mp.gamma, 60, None),
-    "erfcx": (
-        both(uniform(-26, 5), powers(-3, 3)),
-        lambda x: mp.exp(x * x) * mp.erfc(x),
-        1,
-        None,
-    ),
+    "erfcx": (both(uniform(-26, 5), powers(-3, 3)), lambda x: mp.exp(x * x) * mp.erfc(x), 1, None),
     "erfcinv": (both(powers(-300, -1), uniform(0.01, 1.9)), erfcinv, 1, None),
     "ndtr": (both(uniform(-37, 9), uniform(-2, 2)), normal_cdf, 1, None),
-    "ndtri": (
-        both(powers(-300, -1), uniform(0.01, 0.45)),
-        lambda p: -mp.sqrt(2) * erfcinv(2 * p),
-        1,
-        None,
-    ),
-    "log_ndtr": (
-        both(uniform(-100, 9), uniform(-2, 2)),
-        lambda x: mp.log(mp.ncdf(x)) if x < 0 else mp.log1p(-mp.ncdf(-x)),
-        1,
-        None,
-    ),
+    "ndtri": (both(powers(-300, -1), uniform(0.01, 0.45)), lambda p: -mp.sqrt(2) * erfcinv(2 * p),
+              1, None),
+    "log_ndtr": (both(uniform(-100, 9), uniform(-2, 2)),
+                 lambda x: mp.log(mp.ncdf(x)) if x < 0 else mp.log1p(-mp.ncdf(-x)), 1, None),
     "i0": (both(uniform(-20, 20), uniform(20, 700)), lambda x: mp.besseli(0, x), 2, None),
     "i1": (both(uniform(-20, 20), uniform(20, 700)), lambda x: mp.besseli(1, x), 2, None),
     "i0e": (powers(-8, 6), lambda x: mp.exp(-x) * mp.besseli(0, x), 1, None),
@@ -101,7 +88,7 @@ CASES = {
     "exp1": (both(uniform(0, 5), powers(-9, 2.8)), mp.e1, 7, None),
     "expi": (both(uniform(0.5, 60), powers(-9, -1), uniform(-30, 0)), mp.ei, 5, None),
     "zeta": (both(uniform(1.001, 20), uniform(-20, 0.99)), mp.zeta, 12, None),
-}
+}  # fmt: skip
 
 
 def points(name, domain, soak):

@@ -18,21 +18,10 @@ ONE = (
 TWO = "gammainc gammaincc rel_entr zeta"
 # Where SciPy gives NaN for the limit, or loses what is small.
 OWN = {
-    ("j0", INF): 0.0,
-    ("j0", -INF): 0.0,
-    ("j1", INF): 0.0,
-    ("j1", -INF): -0.0,
-    ("i0", INF): INF,
-    ("i0", -INF): INF,
-    ("i1", INF): INF,
-    ("i1", -INF): -INF,
-    ("y0", INF): 0.0,
-    ("y1", INF): 0.0,
-    ("j0", 1e300): None,
-    ("j1", 1e300): None,
-    ("y0", 1e300): None,
-    ("y1", 1e300): None,
-}
+    ("j0", INF): 0.0, ("j0", -INF): 0.0, ("j1", INF): 0.0, ("j1", -INF): -0.0, ("i0", INF): INF,
+    ("i0", -INF): INF, ("i1", INF): INF, ("i1", -INF): -INF, ("y0", INF): 0.0, ("y1", INF): 0.0,
+    ("j0", 1e300): None, ("j1", 1e300): None, ("y0", 1e300): None, ("y1", 1e300): None,
+}  # fmt: skip
 
 
 def compare(name, columns):
