@@ -61,8 +61,6 @@ def test_errors_travel_between_processes(name):
     assert (str(again), again.op, again.hint) == (str(error), "add", "b")
 
 
-# Wrong calls ---------------------------------------------------------------------------------
-
 X = ef.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 I = ef.tensor([1, 2, 3])
 

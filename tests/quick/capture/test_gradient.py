@@ -160,9 +160,6 @@ def test_a_training_step_from_a_graph():
     assert losses[-1] < losses[0] / 5
 
 
-# Errors ------------------------------------------------------------------------------------------
-
-
 def test_unconnected():
     graph = ef.capture.trace(lambda x, y: {"loss": ef.sum(x * x), "y": y * 2}, SPEC, SPEC)
     with pytest.raises(GradientError, match="y: the target does not depend"):

@@ -316,9 +316,6 @@ def test_training_with_a_head_on_top():
     assert accuracy > 0.95
 
 
-# What is refused ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -140,9 +140,6 @@ def test_class_weights_multiply_those_of_examples():
     assert rows(source)[-1][2] == 3.0
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -322,9 +322,6 @@ def test_history_plot_without_matplotlib_raises(monkeypatch):
         history_of(loss=[1]).plot()
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -355,9 +352,6 @@ def test_swap_needs_running_means():
     swap.set_model(Peer())
     with pytest.raises(ef.errors.ArgumentError, match="use_ema=True"):
         swap.on_test_begin()
-
-
-# Keras --------------------------------------------------------------------------------------------
 
 
 def _keras():

@@ -206,9 +206,6 @@ def test_weights_in_and_out():
     assert (layer.get_weights()[0] == 1).all()
 
 
-# Errors ---------------------------------------------------------------------------------------
-
-
 def built(layer, *shape):
     layer(random(*shape))
     return layer

@@ -182,9 +182,6 @@ def test_wrapped_layer_trains_and_is_restored_from_config():
     np.testing.assert_array_equal(again(ef.tensor(x)), layer(ef.tensor(x)))
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

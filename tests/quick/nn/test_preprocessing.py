@@ -147,9 +147,6 @@ def test_words_go_through_a_loader():
         assert [tolist(x) for x, _ in loader] == [[[1, 2], [3, 2]], [[1, 0]]]
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -204,9 +201,6 @@ def test_words_go_through_a_loader():
 def test_mistakes(call, error, words):
     with pytest.raises(getattr(ef.errors, error), match=words):
         call()
-
-
-# Keras --------------------------------------------------------------------------------------------
 
 
 def agree(ours, theirs):

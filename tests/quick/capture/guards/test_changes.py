@@ -31,9 +31,6 @@ def seen(f, *args, **kwargs):
     return [x if isinstance(x, str) else repr(np.asarray(x).tolist()) for x in leaves]
 
 
-# The ledger's table -------------------------------------------------------------------------------
-
-
 def fate(name):
     """What became of a row: right, refused, or stale."""
     _, make = CHANGES[name]
