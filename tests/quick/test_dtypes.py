@@ -120,9 +120,8 @@ def test_scalars_never_widen():
                 assert joined == dtype
             else:
                 assert rank(joined) == kind
-                assert joined == (
-                    default_dtype(cls) if rank(dtype) < 2 else promote(dtype, as_dtype(cls))
-                )
+                wider = default_dtype(cls) if rank(dtype) < 2 else promote(dtype, as_dtype(cls))
+                assert joined == wider
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)

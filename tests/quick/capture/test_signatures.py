@@ -29,9 +29,8 @@ def saved(graph, path, signatures):
 
 
 def test_signature_computes_only_required_nodes(graph, tmp_path):
-    loaded = saved(
-        graph, tmp_path / "m.ef", {"classify": ["scores"], "embed": {"features": "body/tanh"}}
-    )
+    given = {"classify": ["scores"], "embed": {"features": "body/tanh"}}
+    loaded = saved(graph, tmp_path / "m.ef", given)
     embed, classify = loaded.signature("embed"), loaded.signature("classify")
     assert embed.inputs.names == classify.inputs.names == ("x",)
     assert embed.outputs.names == ("features",) and classify.outputs.names == ("scores",)

@@ -21,9 +21,8 @@ def build(activation=ef.tanh):
             h = activation(x @ w)
         return {"y": h * scale, "rows": ef.sum(h, axis=0)}
 
-    return ef.capture.trace(
-        f, ef.TensorSpec(("n", 3), "float32"), ef.TensorSpec((), "float32"), name="f"
-    )
+    specs = [ef.TensorSpec(shape, "float32") for shape in (("n", 3), ())]
+    return ef.capture.trace(f, *specs, name="f")
 
 
 @pytest.fixture

@@ -81,9 +81,8 @@ def test_repr_stays_one_line():
 
 def test_several_results_stand_in_one_line():
     graph = ef.capture.trace(lambda x: ef.top_k(x, 2), spec(5))
-    assert graph.text(lines=False).split("\n")[1] == (
-        "  top_k:0, :1: float32[2], int64[2] = top_k(x, k=2)"
-    )
+    line = graph.text(lines=False).split("\n")[1]
+    assert line == "  top_k:0, :1: float32[2], int64[2] = top_k(x, k=2)"
 
 
 def test_pinned_devices_are_shown():

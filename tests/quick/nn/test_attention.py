@@ -67,9 +67,8 @@ def test_scores_with_a_cache(kind):
     right, whole = layer(X, X, use_causal_mask=True, return_attention_scores=True)
     cache = layer.make_cache(2, 6)
     layer(X[:, :5], X[:, :5], cache=cache)
-    outputs, scores = layer(
-        X[:, 5:], X[:, 5:], cache=cache, position=5, return_attention_scores=True
-    )
+    more = {"position": 5, "return_attention_scores": True}
+    outputs, scores = layer(X[:, 5:], X[:, 5:], cache=cache, **more)
     close(outputs, right[:, 5:])
     close(scores, whole[:, :, 5:])
 
@@ -89,9 +88,8 @@ def test_a_cache_remembers_which_tokens_count():
 def test_generation_in_one_scan(captured):
     """Text that a scan writes with a cache is what it would write reading all of it each time."""
     ef.random.seed(0)
-    embedding = ef.nn.ReversibleEmbedding(
-        11, 8, tie_weights=False, embeddings_initializer="glorot_normal"
-    )
+    more = {"tie_weights": False, "embeddings_initializer": "glorot_normal"}
+    embedding = ef.nn.ReversibleEmbedding(11, 8, **more)
     layer = ef.nn.GroupQueryAttention(4, 4, 2, kernel_initializer="he_normal")
 
     def following(words, **call):

@@ -31,9 +31,8 @@ def towers():
     a, b = ef.nn.Input((3,), name="a"), ef.nn.Input((3,), name="b")
     shared = ef.nn.Dense(4, activation="tanh", name="shared")
     joined = ef.concat([shared(a), shared(b) * 2.0], axis=1)
-    model = ef.nn.Model(
-        [a, b], {"sum": joined.sum(axis=1), "out": ef.nn.Dense(2, name="out")(joined)}
-    )
+    outputs = {"sum": joined.sum(axis=1), "out": ef.nn.Dense(2, name="out")(joined)}
+    model = ef.nn.Model([a, b], outputs)
     return model, shared
 
 

@@ -47,9 +47,8 @@ def test_fans_of_every_rank(shape, fans):
 
 
 def test_fans_along_given_axes():
-    scaling = initializers.VarianceScaling(
-        1.0, "fan_in", "uniform", 0, input_axes=(0,), output_axes=[1, 2]
-    )
+    axes = {"input_axes": (0,), "output_axes": [1, 2]}
+    scaling = initializers.VarianceScaling(1.0, "fan_in", "uniform", 0, **axes)
     draw = scaling((400, 3, 50)).numpy()
     assert 0.98 * np.sqrt(3 / 400) < abs(draw).max() <= np.sqrt(3 / 400)
     glorot = initializers.GlorotUniform(0, (0,), (1, 2))((400, 3, 50)).numpy()

@@ -68,9 +68,8 @@ def test_pooling_is_that_of_pytorch():
         (ef.nn.MaxPooling2D(2), torch.nn.functional.max_pool2d),
         (ef.nn.AveragePooling2D(2), torch.nn.functional.avg_pool2d),
     ):
-        np.testing.assert_allclose(
-            layer(x), channels_last(function(channels_first(x), 2)), 1e-5, 1e-6
-        )
+        wanted = channels_last(function(channels_first(x), 2))
+        np.testing.assert_allclose(layer(x), wanted, 1e-5, 1e-6)
     y = ef.nn.MaxPooling2D((3, 2), strides=1)(x)
     expected = torch.nn.functional.max_pool2d(channels_first(x), (3, 2), stride=1)
     np.testing.assert_allclose(y, channels_last(expected))

@@ -19,9 +19,8 @@ def quadratic(size, seed=0):
 def test_quadratic(search, history):
     a, b, minimum = quadratic(12)
     w = ef.Variable(np.zeros(12))
-    optimizer = ef.nn.optimizers.LBFGS(
-        history, search, max_iterations=2000, gradient_tolerance=1e-9, tolerance=0.0
-    )
+    more = {"max_iterations": 2000, "gradient_tolerance": 1e-9, "tolerance": 0.0}
+    optimizer = ef.nn.optimizers.LBFGS(history, search, **more)
     loss = optimizer.minimize(lambda: 0.5 * (w * (ef.tensor(a) @ w)).sum() - (b * w).sum())
     np.testing.assert_allclose(w.numpy(), minimum, atol=1e-7)
     assert float(loss) == pytest.approx(-0.5 * b @ minimum)
@@ -35,9 +34,7 @@ def rosenbrock(x):
 def test_rosenbrock_takes_about_as_many_steps_as_scipy():
     optimize = pytest.importorskip("scipy.optimize")
     start = np.tile([-1.2, 1.0], 5)
-    theirs = optimize.minimize(
-        rosenbrock, start, jac=lambda x: optimize.rosen_der(x), method="L-BFGS-B"
-    )
+    theirs = optimize.minimize(rosenbrock, start, jac=optimize.rosen_der, method="L-BFGS-B")
     w = ef.Variable(start)
     optimizer = ef.nn.optimizers.LBFGS()
     loss = optimizer.minimize(lambda: rosenbrock(w.value), [w])

@@ -282,9 +282,8 @@ def test_random_texts_and_bins_match_keras():
             options["ngrams"] = None
         if mode == "int":
             options["output_sequence_length"] = rng.choice([None, 4])
-        ours, theirs = (
-            f(**options) for f in (ef.nn.TextVectorization, keras.layers.TextVectorization)
-        )
+        both = ef.nn.TextVectorization, keras.layers.TextVectorization
+        ours, theirs = (f(**options) for f in both)
         data, inputs = rng.choice(texts, 20), rng.choice(texts, 5)
         ours.adapt(data)
         theirs.adapt(data)

@@ -86,9 +86,8 @@ def test_vectors_of_zeros():
 
 
 def test_constraints_hold_after_each_step():
-    layer = ef.nn.Dense(
-        3, kernel_constraint=ef.nn.constraints.MaxNorm(0.5), bias_constraint="non_neg"
-    )
+    shorter = ef.nn.constraints.MaxNorm(0.5)
+    layer = ef.nn.Dense(3, kernel_constraint=shorter, bias_constraint="non_neg")
     model = ef.nn.Sequential([layer])
     model.compile("sgd", "mse")
     x = np.random.default_rng(0).normal(size=(16, 4)).astype("float32")

@@ -117,9 +117,8 @@ def test_step_by_step_in_python(monkeypatch):
     monkeypatch.setattr(NativeLoop, "new_jobs", lambda *given: calls.append(1))
     h, c = ef.ones((3, 6)), ef.zeros((3, 6))
     for last in (0, 1, 16, 21):
-        found = ef.function(lambda n, h, c, last=last: run(counted, n, h, c, last))(
-            ef.tensor(0), h, c
-        )
+        captured = ef.function(lambda n, h, c, last=last: run(counted, n, h, c, last))
+        found = captured(ef.tensor(0), h, c)
         check(found, run(counted, ef.tensor(0), h, c, last))
     assert calls
 
@@ -181,9 +180,8 @@ def test_large_states_are_shared_by_threads():
 
 def test_an_endless_loop_can_be_interrupted():
     """And what it had taken is whole afterwards."""
-    captured = ef.function(
-        lambda x, least: ef.while_loop(lambda s: ef.max(s) > least, lambda s: s * 0.5, x)
-    )
+    halved = lambda x, least: ef.while_loop(lambda s: ef.max(s) > least, lambda s: s * 0.5, x)
+    captured = ef.function(halved)
 
     def stop(number, frame):
         raise Interrupted

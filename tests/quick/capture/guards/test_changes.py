@@ -213,9 +213,8 @@ def another_generator():
 @kind
 def a_layer_added_to_a_list():
     layers = [ef.sin, ef.tanh]
-    return with_change(
-        lambda x: functools.reduce(lambda v, f: f(v), layers, x), lambda: layers.append(ef.cos)
-    )
+    f = lambda x: functools.reduce(lambda v, f: f(v), layers, x)
+    return with_change(f, lambda: layers.append(ef.cos))
 
 
 @kind
@@ -237,9 +236,8 @@ def a_units_activation():
 def whether_a_model_is_trained():
     model = ef.nn.Sequential([ef.nn.Dense(2)])
     model(ef.ones((1, 3)))
-    return with_change(
-        lambda x: x * len(model.trainable_weights), lambda: setattr(model, "trainable", False)
-    )
+    f = lambda x: x * len(model.trainable_weights)
+    return with_change(f, lambda: setattr(model, "trainable", False))
 
 
 @kind

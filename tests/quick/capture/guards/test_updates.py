@@ -52,9 +52,8 @@ def test_tensors_do_not_change_and_their_graph_refuses_arrays(f):
     assert step(x).tolist() == f(x).tolist()
     with pytest.raises(CaptureError, match=r"x = x \+ 1") as caught:
         step(x.numpy())
-    assert f"test_updates.py:{f.__code__.co_firstlineno + (1 if f is plus else 2)}" in str(
-        caught.value
-    )
+    line = f.__code__.co_firstlineno + (1 if f is plus else 2)
+    assert f"test_updates.py:{line}" in str(caught.value)
     assert step(x).tolist() == f(x).tolist()
 
 

@@ -275,9 +275,8 @@ def test_powers_of_hard_numbers(x):
 
 def test_integers_keep_their_ways():
     x = ef.tensor([3, -4, 127], dtype="int8")
-    graph = ef.capture.trace(
-        lambda x: [x**2, x**3, x + 0, x * 1, x - 0, x * -1, ef.negative(-x), x | x], x
-    )
+    f = lambda x: [x**2, x**3, x + 0, x * 1, x - 0, x * -1, ef.negative(-x), x | x]
+    graph = ef.capture.trace(f, x)
     found = graph.optimized()
     check_same_bits(computed(found, [x]), computed(graph, [x]), "int8")
     assert len(found.nodes) < len(graph.nodes)

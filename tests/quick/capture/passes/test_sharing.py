@@ -95,9 +95,8 @@ def test_unused_scan_rows_are_removed():
     changed, rewrites = without_unused_results(graph)
     (node,) = scans(changed)
     assert [v.shape for v in node.outputs] == [(2,), (3, 2), (3, 2)]
-    assert [str(r).partition(",")[0] for r in rewrites] == [
-        "unused_results: 1 results of scan are not used"
-    ]
+    (told,) = rewrites
+    assert str(told).startswith("unused_results: 1 results of scan are not used,")
     same_values(graph, changed, H)
     assert without_unused_results(changed) == (changed, [])
 

@@ -59,9 +59,8 @@ def test_files_without_state_are_as_they_were(tmp_path):
 
 
 def test_state_without_rows_begins_whole():
-    graph = ef.capture.trace(
-        lambda x, h: {"y": x + h, "h_next": h * x}, *[ef.TensorSpec((2,), "float32")] * 2
-    )
+    specs = [ef.TensorSpec((2,), "float32")] * 2
+    graph = ef.capture.trace(lambda x, h: {"y": x + h, "h_next": h * x}, *specs)
     found = declared(graph, {"h": ("h_next", BEGIN)})
     assert found.initial["h"].shape == (2,)
 

@@ -344,7 +344,7 @@ def test_gradients_by_the_shape_are_those_of_mpmath():
         found = ef.grad(lambda s, call=call: call(s, ef.tensor(x)).sum())(ef.tensor(a))
         with mpmath.workdps(40):
             given = [
-                (mpmath.mpf(s), mpmath.mpf(v)) for s, v in zip(a.tolist(), x.tolist(), strict=True)
+                tuple(map(mpmath.mpf, pair)) for pair in zip(a.tolist(), x.tolist(), strict=True)
             ]
             expected = [float(sign * sample_gradient(*p) * density(*p)) for p in given]
         np.testing.assert_allclose(found, expected, rtol=1e-13)
