@@ -268,10 +268,8 @@ def test_a_checkpoint_knows_values_between_assignments():
 TABLE = ef.tensor([1.0, 2.0, 3.0])
 LOOP = lambda z: ef.while_loop(lambda s: s < 10.0, lambda s: s * 2.0, z)
 BATCHES = {
-    "a loop that would not end": (
-        lambda p, x: ef.cond(p, LOOP, lambda z: z, x),
-        (np.array([True, False]), np.array([1.0, -1.0], "f4")),
-    ),
+    "a loop that would not end": (lambda p, x: ef.cond(p, LOOP, lambda z: z, x),
+                                  (np.array([True, False]), np.array([1.0, -1.0], "f4"))),
     "an index that is refused": (
         lambda i: ef.cond(i < 3, lambda i: ef.take(TABLE, i), lambda i: ef.tensor(-1.0), i),
         (np.array([0, 2, 7, 100]),),
@@ -294,7 +292,7 @@ BATCHES = {
         ),
         (np.array([0, 1, 50]),),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BATCHES)
@@ -309,10 +307,8 @@ def test_vmap_matches_each_example(name):
 MAKES_NAN = {
     "a logarithm": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [1.0, -1.0, 0.0]),
     "nobody takes it": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [-1.0, -2.0]),
-    "a row by its norm": (
-        lambda x: ef.cond((x > 0.0).any(), lambda z: z / z.sum(), lambda z: z, x),
-        [[1.0, 2.0], [0.0, 0.0]],
-    ),
+    "a row by its norm": (lambda x: ef.cond((x > 0.0).any(), lambda z: z / z.sum(), lambda z: z, x),
+                          [[1.0, 2.0], [0.0, 0.0]]),
     "a switch": (
         lambda x: ef.switch(ef.astype(x, "int32"), [ef.sqrt, lambda z: 1.0 / z, ef.log], x),
         [0.5, 1.0, 5.0],
@@ -323,7 +319,7 @@ MAKES_NAN = {
         ),
         [1.0, 3.0, -1.0],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MAKES_NAN)

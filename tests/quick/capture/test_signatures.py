@@ -80,25 +80,22 @@ def test_a_signature_that_is_not_there(graph, tmp_path):
 ROW = '["a",[["scores","scores"]]]'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "[\n\n]",
-        "[\n{}\n]",
-        '[\n["a"]\n]',
-        '[\n["a",3]\n]',
-        '[\n["a",[]]\n]',
-        '[\n["a",[["scores"]]]\n]',
-        '[\n["a",[["scores",3]]]\n]',
-        '[\n["a",[["y","scores"],["y","total"]]]\n]',
-        '[\n["a",[["y","nothing"]]]\n]',
-        f"[\n{ROW},\n{ROW}\n]",
-        f"[\n{ROW}\n{ROW}\n]",
-        "[\n" + ",\n".join(ROW.replace("a", f"a{n}", 1) for n in range(101)) + "\n]",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "",
+    "[]",
+    "[\n\n]",
+    "[\n{}\n]",
+    '[\n["a"]\n]',
+    '[\n["a",3]\n]',
+    '[\n["a",[]]\n]',
+    '[\n["a",[["scores"]]]\n]',
+    '[\n["a",[["scores",3]]]\n]',
+    '[\n["a",[["y","scores"],["y","total"]]]\n]',
+    '[\n["a",[["y","nothing"]]]\n]',
+    f"[\n{ROW},\n{ROW}\n]",
+    f"[\n{ROW}\n{ROW}\n]",
+    "[\n" + ",\n".join(ROW.replace("a", f"a{n}", 1) for n in range(101)) + "\n]",
+])  # fmt: skip
 def test_files_that_are_damaged(graph, tmp_path, text):
     path = tmp_path / "m.ef"
     graph.save(path, signatures={"a": ["scores"]})

@@ -215,26 +215,20 @@ def test_checks():
     assert number(lambda x: x < 1, "large")(np.float32(0.5)) == 0.5
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: ef.nn.Dense(), TypeError, r"Dense\(\) missing a required argument: 'units'"),
-        (lambda: losses.Huber(1, "sum", "h", None, 4), TypeError, r"Huber\(\) too many positional"),
-        (lambda: Scaled(1, colour=3), TypeError, "Scaled: there is no argument 'colour'"),
-        (lambda: Scaled(2, -1, name="s"), ef.errors.ArgumentError, "Scaled 's': factor: -1 is not"),
-        (lambda: Scaled(0, name="s"), ef.errors.ArgumentError, "Scaled 's': units: 0 is out"),
-        (lambda: Scaled(2, 1, "rellu"), ef.errors.ArgumentError, "activation: there is no 'rell"),
-        (lambda: optimizers.SGD(momentum="x"), ef.errors.ArgumentError, "sgd: momentum: 'x' is"),
-        (lambda: ef.nn.MaxPooling2D(2, strides=0), ef.errors.ArgumentError, "strides: 0 is out"),
-        (lambda: count(True), ef.errors.ArgumentError, "True is out of range"),
-        (lambda: count(1.0), ef.errors.ArgumentError, "an integer of at least 1"),
-        (
-            lambda: initializers.VarianceScaling(mode="fan"),
-            ef.errors.ArgumentError,
-            "VarianceScaling: mode: 'fan' is not a choice\n  expected: one of 'fan_in', ",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: ef.nn.Dense(), TypeError, r"Dense\(\) missing a required argument: 'units'"),
+    (lambda: losses.Huber(1, "sum", "h", None, 4), TypeError, r"Huber\(\) too many positional"),
+    (lambda: Scaled(1, colour=3), TypeError, "Scaled: there is no argument 'colour'"),
+    (lambda: Scaled(2, -1, name="s"), ef.errors.ArgumentError, "Scaled 's': factor: -1 is not"),
+    (lambda: Scaled(0, name="s"), ef.errors.ArgumentError, "Scaled 's': units: 0 is out"),
+    (lambda: Scaled(2, 1, "rellu"), ef.errors.ArgumentError, "activation: there is no 'rell"),
+    (lambda: optimizers.SGD(momentum="x"), ef.errors.ArgumentError, "sgd: momentum: 'x' is"),
+    (lambda: ef.nn.MaxPooling2D(2, strides=0), ef.errors.ArgumentError, "strides: 0 is out"),
+    (lambda: count(True), ef.errors.ArgumentError, "True is out of range"),
+    (lambda: count(1.0), ef.errors.ArgumentError, "an integer of at least 1"),
+    (lambda: initializers.VarianceScaling(mode="fan"), ef.errors.ArgumentError,
+     "VarianceScaling: mode: 'fan' is not a choice\n  expected: one of 'fan_in', "),
+])  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -244,28 +244,21 @@ def test_repr_of_symbolic_tensors():
     assert repr(x) == "Tensor(<symbolic>, shape=(batch, 3), float32, cpu:0)"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        (lambda x: float(x.sum()), CaptureError, "needs a number"),
-        (lambda x: x.numpy(), CaptureError, "needs a number"),
-        (
-            lambda x: ef.nn.Model(x, ef.nn.Input((2,), name="y") * 2.0),
-            ArgumentError,
-            "depend on 'y'",
-        ),
-        (lambda x: ef.nn.Model(x, ef.ones(3)), ArgumentError, "not a symbolic tensor"),
-        (lambda x: ef.nn.Model(ef.ones(3), x), ArgumentError, "not a symbolic tensor"),
-        (lambda x: ef.nn.Model(x, x + 1.0)([ef.ones((1, 3))] * 2), ArgumentError, "2 inputs for"),
-        (lambda x: ef.nn.Model(x, x @ ef.ones((3, 2)))(ef.ones((1, 4))), ShapeError, "matmul"),
-        (lambda x: x @ ef.ones((4, 2)), ShapeError, "matmul"),
-        (lambda x: ef.nn.Dense(2)(ef.nn.Dense(3)), DTypeError, "is not a tensor"),
-        (lambda x: ef.nn.Dense(2).output, ArgumentError, "is in no model"),
-        (lambda x: ef.nn.Model(x, ef.nn.Dense(2)(x)).get_layer("z"), ArgumentError, "no layer 'z'"),
-        (lambda x: ef.Variable(1.0).assign(x.sum()), CaptureError, "assign needs a number"),
-        (lambda x: ef.function(lambda: x + 1.0)(), CaptureError, "an op needs a number"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "error", "words"), [
+    (lambda x: float(x.sum()), CaptureError, "needs a number"),
+    (lambda x: x.numpy(), CaptureError, "needs a number"),
+    (lambda x: ef.nn.Model(x, ef.nn.Input((2,), name="y") * 2.0), ArgumentError, "depend on 'y'"),
+    (lambda x: ef.nn.Model(x, ef.ones(3)), ArgumentError, "not a symbolic tensor"),
+    (lambda x: ef.nn.Model(ef.ones(3), x), ArgumentError, "not a symbolic tensor"),
+    (lambda x: ef.nn.Model(x, x + 1.0)([ef.ones((1, 3))] * 2), ArgumentError, "2 inputs for"),
+    (lambda x: ef.nn.Model(x, x @ ef.ones((3, 2)))(ef.ones((1, 4))), ShapeError, "matmul"),
+    (lambda x: x @ ef.ones((4, 2)), ShapeError, "matmul"),
+    (lambda x: ef.nn.Dense(2)(ef.nn.Dense(3)), DTypeError, "is not a tensor"),
+    (lambda x: ef.nn.Dense(2).output, ArgumentError, "is in no model"),
+    (lambda x: ef.nn.Model(x, ef.nn.Dense(2)(x)).get_layer("z"), ArgumentError, "no layer 'z'"),
+    (lambda x: ef.Variable(1.0).assign(x.sum()), CaptureError, "assign needs a number"),
+    (lambda x: ef.function(lambda: x + 1.0)(), CaptureError, "an op needs a number"),
+])  # fmt: skip
 def test_errors(wrong, error, words):
     with pytest.raises(error, match=words):
         wrong(ef.nn.Input((3,), name="x"))

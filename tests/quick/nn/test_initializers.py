@@ -30,13 +30,10 @@ def test_seeds_and_configurations(name):
     assert one((5, 4), "float64").dtype == ef.float64
 
 
-@pytest.mark.parametrize(
-    ("shape", "fans"),
-    [
-        ((), (1, 1)), ((900,), (900, 900)), ((300, 200), (300, 200)), ((3, 100, 50), (300, 150)),
-        ((3, 2, 60, 40), (360, 240)), ((2, 3, 2, 30, 20), (360, 240)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "fans"), [
+    ((), (1, 1)), ((900,), (900, 900)), ((300, 200), (300, 200)), ((3, 100, 50), (300, 150)),
+    ((3, 2, 60, 40), (360, 240)), ((2, 3, 2, 30, 20), (360, 240)),
+])  # fmt: skip
 def test_fans_of_every_rank(shape, fans):
     for mode, fan in zip(("fan_in", "fan_out", "fan_avg"), (*fans, sum(fans) / 2), strict=True):
         limit = np.sqrt(3 * 2.5 / fan)
@@ -62,12 +59,10 @@ def test_fans_along_given_axes():
         (initializers.TruncatedNormal(1.0, 0.5, 0), 1.0, 0.5 * 0.87962566, 1.0),
         (initializers.RandomUniform(0.0, 2.0, 0), 1.0, 2 / np.sqrt(12), 1.0),
         (initializers.HeNormal(0), 0.0, np.sqrt(2 / 500), 2 * np.sqrt(2 / 500) / 0.87962566),
-        (
-            initializers.VarianceScaling(1.0, "fan_out", "untruncated_normal", 0),
-            *(0.0, np.sqrt(1 / 400), np.inf),
-        ),
+        (initializers.VarianceScaling(1.0, "fan_out", "untruncated_normal", 0),
+         *(0.0, np.sqrt(1 / 400), np.inf)),
     ],
-)
+)  # fmt: skip
 def test_distributions(made, mean, spread, most):
     draw = made((500, 400)).numpy().astype("float64") - mean
     assert abs(draw.mean()) < 4 * spread / np.sqrt(draw.size)

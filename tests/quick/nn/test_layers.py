@@ -210,30 +210,26 @@ def built(layer, *shape):
     return layer
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: ef.nn.Dense(0), ef.errors.ArgumentError, "units"),
-        (lambda: ef.nn.Dense(3, "rellu"), ef.errors.ArgumentError, "'relu'"),
-        (lambda: ef.nn.Dense(3, kernel_initializer="he"), ef.errors.ArgumentError, "he_normal"),
-        (lambda: ef.nn.Dense(3, color="red"), TypeError, "color"),
-        (lambda: ef.nn.Dense(3)(random(4)), ef.errors.ShapeError, "no feature axis"),
-        (lambda: built(ef.nn.Dense(3), 2, 4)(random(2, 5)), ef.errors.ShapeError, "size 4"),
-        (lambda: ef.nn.Conv2D(3, 3, padding="full"), ef.errors.ArgumentError, "'same'"),
-        (lambda: ef.nn.Conv2D(3, (3, 3, 3)), ef.errors.ArgumentError, "kernel_size"),
-        (lambda: ef.nn.Conv2D(3, 3, groups=2), ef.errors.ArgumentError, "groups"),
-        (lambda: ef.nn.Conv2D(3, 3)(random(5, 8, 8)), ef.errors.ShapeError, "channels"),
-        (lambda: built(ef.nn.Conv2D(3, 3), 1, 8, 8, 2)(random(1, 8, 8, 3)), ef.errors.ShapeError,
-         "size 2 along the last axis"),
-        (lambda: ef.nn.MaxPooling2D()(random(8, 8, 3)), ef.errors.ShapeError, "4 axes"),
-        (lambda: ef.nn.BatchNormalization()(random(8)), ef.errors.ShapeError, "channel axis"),
-        (lambda: ef.nn.Dropout(1.5), ef.errors.ArgumentError, "rate"),
-        (lambda: ef.nn.Layer()(random(2)), ef.errors.ArgumentError, "not define call"),
-        (lambda: ef.nn.Sequential([ef.nn.Dense]), ef.errors.ArgumentError, "ef.nn.Dense"),
-        (lambda: ef.nn.Sequential([ef.nn.Input((3,))])(random(2, 4)), ef.errors.ShapeError,
-         "batch, 3"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: ef.nn.Dense(0), ef.errors.ArgumentError, "units"),
+    (lambda: ef.nn.Dense(3, "rellu"), ef.errors.ArgumentError, "'relu'"),
+    (lambda: ef.nn.Dense(3, kernel_initializer="he"), ef.errors.ArgumentError, "he_normal"),
+    (lambda: ef.nn.Dense(3, color="red"), TypeError, "color"),
+    (lambda: ef.nn.Dense(3)(random(4)), ef.errors.ShapeError, "no feature axis"),
+    (lambda: built(ef.nn.Dense(3), 2, 4)(random(2, 5)), ef.errors.ShapeError, "size 4"),
+    (lambda: ef.nn.Conv2D(3, 3, padding="full"), ef.errors.ArgumentError, "'same'"),
+    (lambda: ef.nn.Conv2D(3, (3, 3, 3)), ef.errors.ArgumentError, "kernel_size"),
+    (lambda: ef.nn.Conv2D(3, 3, groups=2), ef.errors.ArgumentError, "groups"),
+    (lambda: ef.nn.Conv2D(3, 3)(random(5, 8, 8)), ef.errors.ShapeError, "channels"),
+    (lambda: built(ef.nn.Conv2D(3, 3), 1, 8, 8, 2)(random(1, 8, 8, 3)), ef.errors.ShapeError,
+     "size 2 along the last axis"),
+    (lambda: ef.nn.MaxPooling2D()(random(8, 8, 3)), ef.errors.ShapeError, "4 axes"),
+    (lambda: ef.nn.BatchNormalization()(random(8)), ef.errors.ShapeError, "channel axis"),
+    (lambda: ef.nn.Dropout(1.5), ef.errors.ArgumentError, "rate"),
+    (lambda: ef.nn.Layer()(random(2)), ef.errors.ArgumentError, "not define call"),
+    (lambda: ef.nn.Sequential([ef.nn.Dense]), ef.errors.ArgumentError, "ef.nn.Dense"),
+    (lambda: ef.nn.Sequential([ef.nn.Input((3,))])(random(2, 4)), ef.errors.ShapeError, "batch, 3"),
+])  # fmt: skip
 def test_errors_name_the_layer_and_the_expected_argument(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -111,12 +111,10 @@ def test_a_function_that_is_not_a_number_further_on():
         (lambda: ef.nn.optimizers.LBFGS(line_search="exact"), "not a line search"),
         (lambda: ef.nn.optimizers.LBFGS(tolerance=-1.0), "negative"),
         (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.tensor(1.0)), "there are none"),
-        (
-            lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(ef.Variable(-1.0)), []),
-            "there are none",
-        ),
+        (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(ef.Variable(-1.0)), []),
+         "there are none"),
     ],
-)
+)  # fmt: skip
 def test_errors(call, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         call()

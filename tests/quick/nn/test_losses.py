@@ -187,32 +187,29 @@ def test_aliases():
         assert isinstance(losses.get(name), getattr(losses, cls))
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0), ef.errors.ArgumentError,
-         "q: 1.0 is out of range"),
-        (lambda: losses.get("mean_squared"), ef.errors.ArgumentError, "mean_squared_error"),
-        (lambda: losses.get(3), ef.errors.ArgumentError, "int"),
-        (lambda: losses.MeanSquaredError("avg"), ef.errors.ArgumentError, "'mean'"),
-        (lambda: losses.mean_squared_error(ef.zeros((2, 3)), ef.zeros((2, 4))),
-         ef.errors.ShapeError, r"float32\(2, 4\)"),
-        (lambda: losses.categorical_crossentropy(LABELS, LOGITS), ef.errors.ShapeError, "Sparse"),
-        (lambda: losses.sparse_categorical_crossentropy(ONE_HOT, LOGITS), ef.errors.ShapeError,
-         "CategoricalCrossentropy"),
-        (lambda: losses.sparse_categorical_crossentropy([4], LOGITS[:1]),
-         ef.errors.IndexRangeError, "4"),
-        (lambda: losses.Huber(reduction="all"), ef.errors.ArgumentError, "reduction: 'all' is not"),
-        (lambda: losses.Huber(dtype="floaty"), ef.errors.DTypeError, "floaty"),
-        (lambda: losses.Dice()(ONE_HOT, PROBABILITIES[:2]), ef.errors.ShapeError, "dice"),
-        (lambda: losses.Dice()(ONE_HOT, PROBABILITIES, np.ones(6)), ef.errors.ShapeError,
-         "sample_weight"),
-        (lambda: losses.circle([0, 1], PROBABILITIES), ef.errors.ShapeError, "circle"),
-        (lambda: losses.hinge(ONE_HOT, PROBABILITIES[:, :2]), ef.errors.ShapeError, "hinge"),
-        (lambda: losses.sparse_categorical_crossentropy([True], PROBABILITIES[:1]),
-         ef.errors.DTypeError, "class numbers are integers"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0), ef.errors.ArgumentError,
+     "q: 1.0 is out of range"),
+    (lambda: losses.get("mean_squared"), ef.errors.ArgumentError, "mean_squared_error"),
+    (lambda: losses.get(3), ef.errors.ArgumentError, "int"),
+    (lambda: losses.MeanSquaredError("avg"), ef.errors.ArgumentError, "'mean'"),
+    (lambda: losses.mean_squared_error(ef.zeros((2, 3)), ef.zeros((2, 4))),
+     ef.errors.ShapeError, r"float32\(2, 4\)"),
+    (lambda: losses.categorical_crossentropy(LABELS, LOGITS), ef.errors.ShapeError, "Sparse"),
+    (lambda: losses.sparse_categorical_crossentropy(ONE_HOT, LOGITS), ef.errors.ShapeError,
+     "CategoricalCrossentropy"),
+    (lambda: losses.sparse_categorical_crossentropy([4], LOGITS[:1]),
+     ef.errors.IndexRangeError, "4"),
+    (lambda: losses.Huber(reduction="all"), ef.errors.ArgumentError, "reduction: 'all' is not"),
+    (lambda: losses.Huber(dtype="floaty"), ef.errors.DTypeError, "floaty"),
+    (lambda: losses.Dice()(ONE_HOT, PROBABILITIES[:2]), ef.errors.ShapeError, "dice"),
+    (lambda: losses.Dice()(ONE_HOT, PROBABILITIES, np.ones(6)), ef.errors.ShapeError,
+     "sample_weight"),
+    (lambda: losses.circle([0, 1], PROBABILITIES), ef.errors.ShapeError, "circle"),
+    (lambda: losses.hinge(ONE_HOT, PROBABILITIES[:, :2]), ef.errors.ShapeError, "hinge"),
+    (lambda: losses.sparse_categorical_crossentropy([True], PROBABILITIES[:1]),
+     ef.errors.DTypeError, "class numbers are integers"),
+])  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -41,12 +41,9 @@ CONSTRAINTS = [
     ("MaxNorm", (), lambda w: w * np.minimum(2 / lengths(w), 1)),
     ("MaxNorm", (0.5, 1), lambda w: w * np.minimum(0.5 / lengths(w, 1), 1)),
     ("MinMaxNorm", (), lambda w: w * np.minimum(1 / lengths(w), 1)),
-    (
-        "MinMaxNorm",
-        (1.5, 2.0, 0.25, 1),
-        lambda w: w * (0.75 + 0.25 * np.clip(lengths(w, 1), 1.5, 2) / lengths(w, 1)),
-    ),
-]
+    ("MinMaxNorm", (1.5, 2.0, 0.25, 1),
+     lambda w: w * (0.75 + 0.25 * np.clip(lengths(w, 1), 1.5, 2) / lengths(w, 1))),
+]  # fmt: skip
 EVERY = [("regularizers", *row) for row in REGULARIZERS]
 EVERY += [("constraints", *row) for row in CONSTRAINTS]
 by_row = pytest.mark.parametrize(("kind", "name", "args", "formula"), EVERY)

@@ -110,14 +110,11 @@ def test_exact_plans_have_the_bits_of_eager_products(name):
 
 @pytest.mark.skipif(not generated.enabled(), reason="there is no llvmlite")
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        ((300, 500), (500,)), ((500,), (500, 300)), ((3, 50, 40), (40, 60)),
-        ((3, 50, 40), (3, 40, 60)), ((2, 1, 70, 200), (3, 200, 60)), ((3, 4), (4, 2)),
-        ((5000,), (5000,)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("shapes", [
+    ((300, 500), (500,)), ((500,), (500, 300)), ((3, 50, 40), (40, 60)),
+    ((3, 50, 40), (3, 40, 60)), ((2, 1, 70, 200), (3, 200, 60)), ((3, 4), (4, 2)),
+    ((5000,), (5000,)),
+])  # fmt: skip
 def test_eager_products_of_small_types(name, shapes):
     rng = np.random.default_rng(0)
     kind = np.dtype(getattr(ml_dtypes, name, name))

@@ -213,14 +213,11 @@ def test_gradients(words):
     assert np.abs(a - b).max() < 1e-6
 
 
-@pytest.mark.parametrize(
-    "shape, axis, keepdims",
-    [
-        ((3, 4), 0, False), ((3, 4), 1, False), ((3, 4), (0, 1), False), ((3, 4), 1, True),
-        ((2, 3, 4), (0, 2), False), ((3, 3), 0, False), ((3, 3), 1, False), ((4,), None, False),
-        ((1, 3), 1, False), ((3, 1), 1, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("shape, axis, keepdims", [
+    ((3, 4), 0, False), ((3, 4), 1, False), ((3, 4), (0, 1), False), ((3, 4), 1, True),
+    ((2, 3, 4), (0, 2), False), ((3, 3), 0, False), ((3, 3), 1, False), ((4,), None, False),
+    ((1, 3), 1, False), ((3, 1), 1, False),
+])  # fmt: skip
 def test_gradients_of_logsumexp_over_any_axes(shape, axis, keepdims):
     """Sums over each axis line up with what they are sums of; other sizes would hide mistakes."""
     f = lambda x: ef.sum(ef.square(ef.log(ef.sum(ef.exp(x), axis=axis, keepdims=keepdims))))

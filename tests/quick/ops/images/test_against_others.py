@@ -143,13 +143,10 @@ def test_scale_and_translate_as_jax(method):
 # Windows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("window", "stride", "padding", "dilation", "ceil"),
-    [
-        (2, 2, 0, 1, True), (3, 2, 1, 1, True), (3, 2, 1, 2, False), (2, 3, 1, 2, True),
-        (4, 2, 2, 1, True), (3, 1, 1, 3, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("window", "stride", "padding", "dilation", "ceil"), [
+    (2, 2, 0, 1, True), (3, 2, 1, 1, True), (3, 2, 1, 2, False), (2, 3, 1, 2, True),
+    (4, 2, 2, 1, True), (3, 1, 1, 3, False),
+])  # fmt: skip
 def test_max_pools_with_indices(window, stride, padding, dilation, ceil):
     x = RNG.standard_normal((2, 9, 10, 3))
     wanted, places = torch.nn.functional.max_pool2d_with_indices(
