@@ -55,10 +55,9 @@ def test_promotion_is_commutative_idempotent_and_never_narrows():
 
 
 def test_promotion_is_associative():
+    triples = itertools.product(ALL, ALL, ALL)
     wrong = [
-        (a.name, b.name, c.name)
-        for a, b, c in itertools.product(ALL, ALL, ALL)
-        if promote(promote(a, b), c) != promote(a, promote(b, c))
+        t for t in triples if promote(promote(t[0], t[1]), t[2]) != promote(t[0], promote(*t[1:]))
     ]
     print(f"{len(ALL) ** 3} triples, {len(wrong)} wrong")
     assert wrong == []

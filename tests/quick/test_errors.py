@@ -35,20 +35,11 @@ def test_classes_derive_from_ours_and_from_pythons(name):
 
 
 def test_form_of_the_message():
-    error = ShapeError(
-        "the ranks differ",
-        op="stack",
-        argument="arrays[1]",
-        received="float32(2,)",
-        expected="rank 2",
-        hint="x[None]",
-    )
-    assert str(error).splitlines() == [
-        "stack: arrays[1]: the ranks differ",
-        "  received: float32(2,)",
-        "  expected: rank 2",
-        "  try: x[None]",
-    ]
+    more = {"received": "float32(2,)", "expected": "rank 2", "hint": "x[None]"}
+    error = ShapeError("the ranks differ", op="stack", argument="arrays[1]", **more)
+    first, *rest = str(error).splitlines()
+    assert first == "stack: arrays[1]: the ranks differ"
+    assert rest == ["  received: float32(2,)", "  expected: rank 2", "  try: x[None]"]
     assert str(ShapeError("no")) == "no"
     assert error.problem == "the ranks differ"
 

@@ -146,9 +146,8 @@ OPS = {
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("number", NUMPYS, ids=repr)
 def test_numbers_of_numpys_count_like_pythons(number, op):
-    python = next(
-        t for t, kinds in ((bool, "b"), (int, "iu"), (float, "fV")) if number.dtype.kind in kinds
-    )(number)
+    kinds = {"b": bool, "i": int, "u": int, "f": float, "V": float}
+    python = kinds[number.dtype.kind](number)
     for dtype in ("float32", "float16", "bfloat16", "float64", "int64", "int8"):
         x = ef.tensor([1, 2], dtype=dtype)
         try:

@@ -48,10 +48,8 @@ def test_token_by_token(kind, captured, more):
     close(grown(run, X, [1] * 6, cache), right)
     assert not captured or len(run.graphs) == 1
     # A new sequence begins in the same room, first with several tokens at once.
-    close(
-        grown(run, X[:, ::-1], [3, 1, 2], cache),
-        layer(X[:, ::-1], X[:, ::-1], use_causal_mask=True),
-    )
+    right = layer(X[:, ::-1], X[:, ::-1], use_causal_mask=True)
+    close(grown(run, X[:, ::-1], [3, 1, 2], cache), right)
 
 
 @by_kind

@@ -169,10 +169,8 @@ def test_classes_of_users():
     assert config["config"] == {"name": model.name, "units": 3, "scale": 2.0}
     made = ef.nn.model_from_config(config)
     assert type(made) is Twice and made.name == model.name
-    assert (
-        type(ef.nn.model_from_config({"Twice": {"units": 2, "scale": 1}}, {"Twice": Twice}))
-        is Twice
-    )
+    short = {"Twice": {"units": 2, "scale": 1}}
+    assert type(ef.nn.model_from_config(short, {"Twice": Twice})) is Twice
 
 
 def test_clones():
@@ -192,12 +190,8 @@ def test_clones():
 
 
 def model_with(**parts):
-    config = {
-        "inputs": {"x": {"shape": [4]}},
-        "layers": {"out": {"Dense": {"units": 2}}},
-        "calls": [{"layer": "out", "inputs": "x"}],
-        "outputs": "out",
-    }
+    config = {"inputs": {"x": {"shape": [4]}}, "layers": {"out": {"Dense": {"units": 2}}}}
+    config |= {"calls": [{"layer": "out", "inputs": "x"}], "outputs": "out"}
     return {"Model": config | parts}
 
 

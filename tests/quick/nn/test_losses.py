@@ -177,13 +177,9 @@ def test_circle_with_references():
 
 
 def test_aliases():
-    for name, cls in {
-        "mse": "MeanSquaredError",
-        "MAPE": "MeanAbsolutePercentageError",
-        "msle": "MeanSquaredLogarithmicError",
-        "bce": "BinaryCrossentropy",
-        "KLD": "KLDivergence",
-    }.items():
+    names = {"mse": "MeanSquaredError", "MAPE": "MeanAbsolutePercentageError"}
+    names |= {"msle": "MeanSquaredLogarithmicError", "bce": "BinaryCrossentropy"}
+    for name, cls in (names | {"KLD": "KLDivergence"}).items():
         assert isinstance(losses.get(name), getattr(losses, cls))
 
 

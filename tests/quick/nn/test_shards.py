@@ -132,11 +132,8 @@ def test_background_save_error_is_raised_once(tmp_path, monkeypatch):
     def full(*_):
         raise FileFormatError("the file cannot be written: No space left on device")
 
-    for tell in (
-        checkpoint.wait,
-        lambda: checkpoint.restore(model),
-        lambda: checkpoint.save(model),
-    ):
+    restore, save = (lambda: checkpoint.restore(model)), (lambda: checkpoint.save(model))
+    for tell in (checkpoint.wait, restore, save):
         with monkeypatch.context() as patch:
             patch.setattr("eagerflow.nn.checkpoint.write_state", full)
             checkpoint.save(model, step=2, wait=False)

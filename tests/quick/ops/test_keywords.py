@@ -139,9 +139,8 @@ def test_eigh_of_numpy_differentiates_through_its_own_triangle():
 
 
 def test_in_captured_code():
-    f = ef.function(
-        lambda x: (np.sum(x, 1, np.float64), np.std(x, ddof=1), np.clip(x, None, a_max=1))
-    )
+    both = lambda x: (np.sum(x, 1, np.float64), np.std(x, ddof=1), np.clip(x, None, a_max=1))
+    f = ef.function(both)
     for _ in range(2):
         total, spread, low = f(ef.tensor(A))
         assert total.dtype == "float64"

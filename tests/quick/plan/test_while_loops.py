@@ -90,11 +90,9 @@ def test_they_are_loops(body):
 @pytest.mark.parametrize("count", [15, 16, 17, 31, 32, 33, 47, 48, 49, 111, 113])
 @pytest.mark.parametrize("most", [None, 16, 17, 32, 48, 100])
 def test_where_one_call_ends(count, most):
-    captured = ef.function(
-        lambda n, x, last: ef.while_loop(
-            lambda s: s[0] < last, lambda s: (s[0] + 1, s[1] * 1.125), (n, x), most
-        )
-    )
+    larger = lambda s: (s[0] + 1, s[1] * 1.125)
+    f = lambda n, x, last: ef.while_loop(lambda s: s[0] < last, larger, (n, x), most)
+    captured = ef.function(f)
     n, x = captured(ef.tensor(0), ef.ones((3,)), ef.tensor(count))
     ran = count if most is None else min(count, most)
     assert n.item() == ran
@@ -161,11 +159,9 @@ def test_large_states_are_shared_by_threads():
     x = ef.tensor(rng.standard_normal((512, 256)).astype("float32"))
 
     def f(x):
-        return ef.while_loop(
-            lambda s: (s[0] < 9) & (ef.max(s[1]) < 1e3),
-            lambda s: (s[0] + 1, ef.tanh(s[1] @ w)),
-            (ef.tensor(0), x),
-        )[1]
+        goes_on = lambda s: (s[0] < 9) & (ef.max(s[1]) < 1e3)
+        step = lambda s: (s[0] + 1, ef.tanh(s[1] @ w))
+        return ef.while_loop(goes_on, step, (ef.tensor(0), x))[1]
 
     found = []
     try:

@@ -250,11 +250,8 @@ MAKE = {
     bytearray: lambda: bytearray(b"a"),
     Record: Record,
 }
-ROWS = [
-    (cls, text.strip())
-    for cls, texts in CHANGES.items()
-    for text in texts.replace("\n", ";").split(";")
-]
+LINES = {cls: texts.replace("\n", ";").split(";") for cls, texts in CHANGES.items()}
+ROWS = [(cls, text.strip()) for cls, texts in LINES.items() for text in texts]
 
 
 @pytest.mark.parametrize(("cls", "text"), ROWS)
@@ -284,10 +281,8 @@ def test_copies_may_change(text, result):
     f = changing(text, result)
     step = ef.function(f)
     for _ in range(2):
-        assert (
-            step(ef.ones(2), {"r": 3.0}).numpy().tolist()
-            == f(ef.ones(2), {"r": 3.0}).numpy().tolist()
-        )
+        found, wanted = (g(ef.ones(2), {"r": 3.0}).numpy().tolist() for g in (step, f))
+        assert found == wanted
 
 
 def test_the_dict_of_keywords_may_change():

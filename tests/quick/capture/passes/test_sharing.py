@@ -40,9 +40,8 @@ def test_forward_and_gradient_share_one_scan():
     assert len(scans(graph)) == 3
     changed, rewrites = with_shared_scans(graph)
     first, back = scans(changed)
-    assert [str(r).partition(",")[0] for r in rewrites] == [
-        f"shared_scans: {scans(graph)[1].name} serves for scan"
-    ]
+    told = f"shared_scans: {scans(graph)[1].name} serves for scan"
+    assert [str(r).partition(",")[0] for r in rewrites] == [told]
     assert first.attributes["body"] == scans(graph)[1].attributes["body"]
     assert back.attributes["reverse"] is True
     same_values(graph, changed, H, t(1.5))

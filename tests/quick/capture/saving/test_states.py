@@ -127,11 +127,8 @@ def test_a_decoder_has_state(tmp_path):
 
 
 def text(**change):
-    told = {
-        "pairs": [["h", "h_next"], ["n", "n_next"]],
-        "initial": [["h", "state/h"]],
-        "decoder": DECODER,
-    }
+    told = {"pairs": [["h", "h_next"], ["n", "n_next"]], "initial": [["h", "state/h"]]}
+    told["decoder"] = DECODER
     return json.dumps(told | change)
 
 

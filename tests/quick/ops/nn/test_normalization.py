@@ -32,24 +32,15 @@ def calls_of_kernels(monkeypatch):
     """A list that grows with each region, or program, that runs."""
     found = []
     start = StagedKernel.start
-    monkeypatch.setattr(
-        StagedKernel, "start", lambda *given: found.append("program") or start(*given)
-    )
+    spied = lambda *given: found.append("program") or start(*given)
+    monkeypatch.setattr(StagedKernel, "start", spied)
     call = ReadyCall.__call__
-    monkeypatch.setattr(
-        ReadyCall,
-        "__call__",
-        lambda self, arrays: found.append(self.region.name) or call(self, arrays),
-    )
+    spied = lambda self, arrays: found.append(self.region.name) or call(self, arrays)
+    monkeypatch.setattr(ReadyCall, "__call__", spied)
     for name in ("run", "compute"):
         original = getattr(generated, name)
-        monkeypatch.setattr(
-            generated,
-            name,
-            lambda region, *arrays, original=original: (
-                found.append(region.name) or original(region, *arrays)
-            ),
-        )
+        spied = lambda region, *arrays, f=original: found.append(region.name) or f(region, *arrays)
+        monkeypatch.setattr(generated, name, spied)
     return found
 
 
@@ -92,12 +83,9 @@ def test_layer_norm(shape, axes, dtype, compiled, monkeypatch):
     assert bool(used) == compiled
     h, _, by, on = norm_reference(x, scale, offset, axes, 0.1, True)
     np.testing.assert_allclose(y, h * by + on, rtol=0, atol=bound(dtype, 64))
-    np.testing.assert_allclose(
-        ef.rms_norm(x, scale, axis=axes).numpy(),
-        norm_reference(x, None, None, axes, 1e-6, False)[0] * by,
-        rtol=0,
-        atol=bound(dtype, 64),
-    )
+    r = ef.rms_norm(x, scale, axis=axes).numpy()
+    right = norm_reference(x, None, None, axes, 1e-6, False)[0] * by
+    np.testing.assert_allclose(r, right, rtol=0, atol=bound(dtype, 64))
 
 
 @pytest.mark.sampled(2)

@@ -38,12 +38,8 @@ def normal_cdf(x):
 def erfcinv(z):
     y = mpmath.mpf(math.sqrt(-math.log(z)) if z < 0.1 else 1 - z)
     for _ in range(12):  # Newton's steps on the logarithm
-        y += (
-            mpmath.log(mpmath.erfc(y) / z)
-            * mpmath.erfc(y)
-            * mpmath.exp(y * y)
-            * (mpmath.sqrt(mpmath.pi) / 2)
-        )
+        newton = mpmath.log(mpmath.erfc(y) / z) * mpmath.erfc(y) * mpmath.exp(y * y)
+        y += newton * mpmath.sqrt(mpmath.pi) / 2
     return y
 
 
@@ -110,11 +106,8 @@ def check(name, call, columns, reference, units, size=None):
 
 
 def variants(cases):
-    return [
-        pytest.param(name, soak, marks=[pytest.mark.soak] if soak else [])
-        for name in cases
-        for soak in (False, True)
-    ]
+    marks = {False: [], True: [pytest.mark.soak]}
+    return [pytest.param(name, soak, marks=m) for name in cases for soak, m in marks.items()]
 
 
 @pytest.mark.sampled(3)
