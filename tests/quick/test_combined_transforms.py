@@ -10,6 +10,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import GradientError, ShapeError
+from tests.interrupts import handling
 
 V = ef.Variable(1.5, name="inside")
 
@@ -386,13 +387,10 @@ def test_signal_handler_error_propagates_from_tracing():
     def looped(x):
         return ef.fori_loop(0, 3, body, x)
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with handling(handler):
         for call in (looped, ef.function(looped), ef.vmap(ef.checkpoint(looped))):
             with pytest.raises(TimeoutError, match="late"):
                 call(ef.ones(3))
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("kind", [TypeError, ValueError])
@@ -417,14 +415,11 @@ def test_signal_handler_error_is_not_taken_for_argument_error(kind):
     def handler(signum, frame):
         raise kind("late")
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with handling(handler):
         with pytest.raises(kind, match=r"^late$"):
             ef.asarray(Strange())
         with pytest.raises(kind, match=r"^late$"):
             ef.cond(True, Branch(), Branch(), ef.ones(()))
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.soak
@@ -435,20 +430,15 @@ def test_a_handler_raises_its_own_error(name):
 
     work, kinds = WORK[name], set()
     work()
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        for i in range(40):
-            try:
+    for i in range(40):
+        try:
+            with handling(handler):
                 signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.00003 * i)
                 end = time.perf_counter() + 0.2
                 while time.perf_counter() < end:
                     work()
-            except Exception as error:
-                kinds.add(type(error))
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+        except Exception as error:
+            kinds.add(type(error))
     assert kinds == {TimeoutError}
 
 
@@ -464,14 +454,12 @@ def test_signal_handler_assignments_stay_out_of_traces(name):
 
     work = WORK[name]
     wanted = work()
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with handling(handler):
         signal.setitimer(signal.ITIMER_REAL, 0.0007)
-        assert all(work() == wanted for _ in range(60))
-    finally:
-        over.append(1)  # a handler that runs now does not set the timer again
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        try:
+            assert all(work() == wanted for _ in range(60))
+        finally:
+            over.append(1)  # a handler that runs now does not set the timer again
     assert int(count.value) == len(calls)
 
 

@@ -371,9 +371,11 @@ def test_monitoring_callbacks_match_keras():
         values = rng.integers(0, 6, 12).astype(float)
         shared = {"mode": str(rng.choice(["min", "max"])), "patience": int(rng.integers(4))}
         shared |= {"min_delta": float(rng.choice([0, 1.0]))}
-        stopping = shared | {"baseline": rng.choice([None, 2.0])}
-        stopping |= {"restore_best_weights": bool(rng.integers(2))}
-        stopping |= {"start_from_epoch": int(rng.integers(3))}
+        stopping = shared | {
+            "baseline": rng.choice([None, 2.0]),
+            "restore_best_weights": bool(rng.integers(2)),
+            "start_from_epoch": int(rng.integers(3)),
+        }
         reducing = shared | {"factor": 0.5, "cooldown": int(rng.integers(3)), "min_lr": 0.1}
         for name, options in (("EarlyStopping", stopping), ("ReduceLROnPlateau", reducing)):
             ours, theirs = Peer(), Model()

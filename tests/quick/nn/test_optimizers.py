@@ -61,8 +61,11 @@ def test_weight_decay_of_sgd_shrinks_by_the_learning_rate(momentum):
 
 def test_clipping():
     g = [ef.tensor([3.0, 4.0]), ef.tensor([0.0, 12.0])]
-    rows = ({"clipvalue": 3.5}, [[3, 3.5], [0, 3.5]]), ({"clipnorm": 5.0}, [[3, 4], [0, 5]])
-    for options, expected in (*rows, ({"global_clipnorm": 6.5}, [[1.5, 2], [0, 6]])):
+    for options, expected in (
+        ({"clipvalue": 3.5}, [[3, 3.5], [0, 3.5]]),
+        ({"clipnorm": 5.0}, [[3, 4], [0, 5]]),
+        ({"global_clipnorm": 6.5}, [[1.5, 2], [0, 6]]),
+    ):
         ws = [ef.Variable([0.0, 0.0]) for _ in g]
         optimizers.SGD(1.0, **options).apply(g, ws)
         for w, e in zip(ws, expected, strict=True):
@@ -193,9 +196,8 @@ def test_variables_at_once_together_and_alone(name, shapes, monkeypatch):
 def test_formulas_that_round_otherwise_are_no_joint_steps():
     """Only instructions with the same bits in NumPy and in machine code."""
     attributes = {"update": ops["ftrl_update"], "exact": ops["adam_update"]}
-
-    joint, row = optimizers.joint_steps.joint_step, (np.dtype("float32"), (3, 4))
-    found = {name: joint(op, dict(op.attributes), *row) for name, op in attributes.items()}
+    step, row = optimizers.joint_steps.joint_step, (np.dtype("float32"), (3, 4))
+    found = {name: step(op, dict(op.attributes), *row) for name, op in attributes.items()}
     assert found["update"] is None
     assert (found["exact"] is not None) == generated.enabled()
 

@@ -13,7 +13,7 @@ from eagerflow.codegen import kernel
 from eagerflow.plan.loops import NativeLoop
 from eagerflow.plan.while_loops import WhileLoop
 from eagerflow.runtime import threads
-from tests.interrupts import Interrupted
+from tests.interrupts import Interrupted, handling
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
 
@@ -182,12 +182,7 @@ def test_an_endless_loop_can_be_interrupted():
     def stop(number, frame):
         raise Interrupted
 
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
+    with handling(stop), pytest.raises(Interrupted):
         signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(Interrupted):
-            captured(ef.ones((10,)), ef.tensor(-1.0))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        captured(ef.ones((10,)), ef.tensor(-1.0))
     assert captured(ef.ones((10,)), ef.tensor(0.3)).numpy().tolist() == [0.25] * 10

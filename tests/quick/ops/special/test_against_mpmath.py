@@ -31,10 +31,6 @@ def both(*parts):
     return lambda rng, n: np.concatenate([part(rng, n // len(parts)) for part in parts])
 
 
-def normal_cdf(x):
-    return mpmath.ncdf(x)
-
-
 def erfcinv(z):
     y = mpmath.mpf(math.sqrt(-math.log(z)) if z < 0.1 else 1 - z)
     for _ in range(12):  # Newton's steps on the logarithm
@@ -64,7 +60,7 @@ CASES = {
     "gamma of negatives": (both(uniform(-30, 0), powers(-300, 0, -1)), mp.gamma, 60, None),
     "erfcx": (both(uniform(-26, 5), powers(-3, 3)), lambda x: mp.exp(x * x) * mp.erfc(x), 1, None),
     "erfcinv": (both(powers(-300, -1), uniform(0.01, 1.9)), erfcinv, 1, None),
-    "ndtr": (both(uniform(-37, 9), uniform(-2, 2)), normal_cdf, 1, None),
+    "ndtr": (both(uniform(-37, 9), uniform(-2, 2)), mp.ncdf, 1, None),
     "ndtri": (both(powers(-300, -1), uniform(0.01, 0.45)), lambda p: -mp.sqrt(2) * erfcinv(2 * p),
               1, None),
     "log_ndtr": (both(uniform(-100, 9), uniform(-2, 2)),
@@ -281,34 +277,28 @@ def test_spherical_bessel(n):
     check(f"spherical_jn {n} ", call, [x], reference, 4, lambda x: 1 / x if x > n + 1 else 0)
 
 
-LEGENDRE = {
-    "eval_legendre": mpmath.legendre,
-    "eval_chebyt": mpmath.chebyt,
-    "eval_chebyu": mpmath.chebyu,
-    "eval_hermite": mpmath.hermite,
-    "eval_laguerre": lambda n, x: mpmath.laguerre(n, 0, x),
-}
+POLYNOMIALS = [
+    ("eval_legendre", (), mpmath.legendre),
+    ("eval_chebyt", (), mpmath.chebyt),
+    ("eval_chebyu", (), mpmath.chebyu),
+    ("eval_hermite", (), mpmath.hermite),
+    ("eval_laguerre", (), lambda n, x: mpmath.laguerre(n, 0, x)),
+    *(
+        ("eval_jacobi", given, lambda n, x, given=given: mpmath.jacobi(n, *given, x))
+        for given in [(0.0, 0.0), (2.5, -0.75), (-0.5, -0.5), (0.5, 30.0)]
+    ),
+]
 
 
-@pytest.mark.parametrize("name", LEGENDRE)
+@pytest.mark.parametrize(("name", "more", "polynomial"), POLYNOMIALS)
 @pytest.mark.parametrize("n", [3, 30])
-def test_polynomials(name, n):
+def test_polynomials(name, more, polynomial, n):
     x = np.linspace(-0.99, 0.99, 24)
-    reference = lambda x: LEGENDRE[name](n, x)
+    reference = lambda x: polynomial(n, x)
     with mpmath.workdps(40):
         top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
-    call = lambda x: getattr(ef, name)(x, n)
+    call = lambda x: getattr(ef, name)(x, n, *more)
     check(name, call, [x], reference, 4 * n, lambda x: top)
-
-
-@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.5, -0.75), (-0.5, -0.5), (0.5, 30.0)])
-def test_jacobi_polynomials(alpha, beta):
-    x, n = np.linspace(-0.99, 0.99, 12), 30
-    reference = lambda x: mpmath.jacobi(n, alpha, beta, x)
-    with mpmath.workdps(40):
-        top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
-    call = lambda x: ef.eval_jacobi(x, n, alpha, beta)
-    check("eval_jacobi", call, [x], reference, 4 * n, lambda x: top)
 
 
 def legendre_by_recurrence(n, m, x):
