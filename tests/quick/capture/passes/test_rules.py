@@ -221,20 +221,12 @@ def test_rules_of_algebra_are_all_tested():
 
 
 @pytest.mark.parametrize("indices, joined", [
-    (np.s_[0, 1], True),
-    (np.s_[1, -2], True),
-    (np.s_[:1, 1:], True),
-    (np.s_[0, 1:2], True),
-    ([np.s_[..., 0], np.s_[..., 1:]], True),
-    ([np.s_[:, 2], np.s_[:, :2]], True),
-    ([np.s_[:, 0:2], np.s_[:, 2:3]], True),
-    ([np.s_[:, 0:2], np.s_[:, 1:3]], False),
-    ([np.s_[:, 0:1], np.s_[:, 2:3]], False),
-    ([np.s_[:, ::2], np.s_[:, 1:2]], False),
-    ([np.s_[0], np.s_[1, :]], True),
-    ([np.s_[0, :2], np.s_[1, 2:]], False),
-    ([np.s_[0], np.s_[:, 1]], False),
-    ([np.s_[[0]], np.s_[[1]]], False),
+    (np.s_[0, 1], True), (np.s_[1, -2], True), (np.s_[:1, 1:], True), (np.s_[0, 1:2], True),
+    ([np.s_[..., 0], np.s_[..., 1:]], True), ([np.s_[:, 2], np.s_[:, :2]], True),
+    ([np.s_[:, 0:2], np.s_[:, 2:3]], True), ([np.s_[:, 0:2], np.s_[:, 1:3]], False),
+    ([np.s_[:, 0:1], np.s_[:, 2:3]], False), ([np.s_[:, ::2], np.s_[:, 1:2]], False),
+    ([np.s_[0], np.s_[1, :]], True), ([np.s_[0, :2], np.s_[1, 2:]], False),
+    ([np.s_[0], np.s_[:, 1]], False), ([np.s_[[0]], np.s_[[1]]], False),
 ])  # fmt: skip
 def test_parts_that_come_together(indices, joined):
     x = ef.asarray(np.random.default_rng(3).uniform(0.5, 2, (2, 3)).astype("float32"))
