@@ -12,18 +12,12 @@ import eagerflow as ef
 from eagerflow.dtypes import (
     BOOL,
     COMPLEX,
-    FLOAT8,
     FLOATS,
     INTEGERS,
     STANDARD,
     as_dtype,
-    default_dtype,
-    is_complex,
-    is_floating,
-    is_inexact,
     join_scalar,
     promote,
-    real_dtype,
 )
 from eagerflow.errors import DTypeError
 from eagerflow.op import ops
@@ -40,8 +34,8 @@ def rank(dtype):
 
 def test_there_are_fifteen_computing_dtypes():
     assert len(ALL) == 15
-    assert len(FLOAT8) == 2
-    assert all(getattr(ef, dtype.name) == dtype for dtype in STANDARD | FLOAT8)
+    assert len(ef.dtypes.FLOAT8) == 2
+    assert all(getattr(ef, dtype.name) == dtype for dtype in STANDARD | ef.dtypes.FLOAT8)
 
 
 def test_promotion_is_commutative_idempotent_and_never_narrows():
@@ -99,7 +93,7 @@ def test_ops_promote_as_the_table_says():
         assert (x + y).dtype == promote(a, b), (a, b)
 
 
-@pytest.mark.parametrize("narrow", sorted(FLOAT8, key=str), ids=str)
+@pytest.mark.parametrize("narrow", sorted(ef.dtypes.FLOAT8, key=str), ids=str)
 def test_float8_is_for_storage(narrow):
     assert promote(narrow, narrow) == narrow
     for other in ALL:
@@ -119,7 +113,11 @@ def test_scalars_never_widen():
                 assert joined == dtype
             else:
                 assert rank(joined) == kind
-                wider = default_dtype(cls) if rank(dtype) < 2 else promote(dtype, as_dtype(cls))
+                wider = (
+                    ef.dtypes.default_dtype(cls)
+                    if rank(dtype) < 2
+                    else promote(dtype, as_dtype(cls))
+                )
                 assert joined == wider
 
 
@@ -173,12 +171,12 @@ def test_invalid_dtypes_are_refused(junk):
 
 def test_predicates():
     for dtype in ALL:
-        assert is_floating(dtype) == (rank(dtype) == 2)
-        assert is_complex(dtype) == (rank(dtype) == 3)
-        assert is_inexact(dtype) == (rank(dtype) >= 2)
-    assert real_dtype(ef.complex128) == ef.float64
-    assert real_dtype(ef.complex64) == ef.float32
-    assert real_dtype(ef.int8) == ef.int8
+        assert ef.dtypes.is_floating(dtype) == (rank(dtype) == 2)
+        assert ef.dtypes.is_complex(dtype) == (rank(dtype) == 3)
+        assert ef.dtypes.is_inexact(dtype) == (rank(dtype) >= 2)
+    assert ef.dtypes.real_dtype(ef.complex128) == ef.float64
+    assert ef.dtypes.real_dtype(ef.complex64) == ef.float32
+    assert ef.dtypes.real_dtype(ef.int8) == ef.int8
 
 
 @pytest.mark.parametrize("name", [name for name, op in ops.items() if "dtype" in op.attributes])

@@ -8,14 +8,7 @@ import pytest
 import eagerflow as ef
 from eagerflow import errors
 from eagerflow.devices import current_device
-from eagerflow.errors import (
-    DeviceError,
-    DTypeError,
-    EagerflowError,
-    GradientError,
-    IndexRangeError,
-    ShapeError,
-)
+from eagerflow.errors import DTypeError, EagerflowError, GradientError, IndexRangeError, ShapeError
 from eagerflow.recorder import process, recorder_state
 
 BASES = {
@@ -118,9 +111,9 @@ WRONG = [
      "complex"),
     (lambda: ef.ones((2,), dtype="float8_e5m2") + X[0, :2], DTypeError, "add", None, "common",
      "float8", ""),
-    (lambda: ef.zeros((2,), device="gpu:7"), DeviceError, None, None, "no device 'gpu:7'", "",
+    (lambda: ef.zeros((2,), device="gpu:7"), errors.DeviceError, None, None, "no device 'gpu:7'", "",
      "cpu:0"),
-    (lambda: X.to("moon"), DeviceError, None, None, "no device type 'moon'", "", "cpu"),
+    (lambda: X.to("moon"), errors.DeviceError, None, None, "no device type 'moon'", "", "cpu"),
     (lambda: I[5], IndexRangeError, "getitem", None, "index 5 is out of range", "int64(3,)",
      "-3 to 2"),
     (lambda: X[0, 0, 0], IndexRangeError, "getitem", None, "3 indices", "float32(2, 3)",

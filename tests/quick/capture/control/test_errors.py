@@ -9,14 +9,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture import cond, fori_loop, scan, switch, while_loop
 from eagerflow.capture import map as ef_map
-from eagerflow.errors import (
-    CaptureError,
-    DTypeError,
-    EagerflowError,
-    GradientError,
-    IndexRangeError,
-    ShapeError,
-)
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from tests.capture.control.tools import captured, graph_of, t
 
 X = t([1.0, 2.0])
@@ -207,10 +200,10 @@ def test_errors_inside_a_loop_name_the_line_in_the_body():
         return s + ef.take(X, i * 2, axis=0)  # out of range in the second step
 
     line = body.__code__.co_firstlineno + 1
-    with pytest.raises(IndexRangeError) as info, ef.GradientTape():
+    with pytest.raises(ef.errors.IndexRangeError) as info, ef.GradientTape():
         fori_loop(0, 3, body, t(0.0))
     assert info.value.at == f"{__file__}:{line} in body"
-    with pytest.raises(IndexRangeError) as info:
+    with pytest.raises(ef.errors.IndexRangeError) as info:
         captured(lambda s: fori_loop(0, 3, body, s), t(0.0))
     assert info.value.at == f"{__file__}:{line} in body"
 
@@ -220,7 +213,7 @@ def test_a_gradient_without_a_bound_names_the_line():
         x = t(1.0)
         tape.watch(x)
         y = while_loop(lambda s: s < 5.0, lambda s: s * 2.0, x)
-    with pytest.raises(GradientError, match="upper bound") as info:
+    with pytest.raises(ef.errors.GradientError, match="upper bound") as info:
         tape.gradient(y, x)
     assert any("while computing the gradient of while_loop" in n for n in info.value.__notes__)
 
