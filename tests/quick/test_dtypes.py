@@ -113,12 +113,8 @@ def test_scalars_never_widen():
                 assert joined == dtype
             else:
                 assert rank(joined) == kind
-                wider = (
-                    ef.dtypes.default_dtype(cls)
-                    if rank(dtype) < 2
-                    else promote(dtype, as_dtype(cls))
-                )
-                assert joined == wider
+                default = ef.dtypes.default_dtype(cls)
+                assert joined == (default if rank(dtype) < 2 else promote(dtype, as_dtype(cls)))
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)

@@ -106,8 +106,6 @@ def test_a_saved_model_is_exported_for_any_batch(command):
 
 
 def test_export_to_python(command, tmp_path):
-    if not hasattr(ef.capture, "export_python"):
-        pytest.skip("ef.capture.export_python is not there yet")
     status, _, err = command("export", "old.ef", "--to", "python")
     assert (status, err) == (0, "")
     assert "import numpy" in (tmp_path / "old.py").read_text()

@@ -54,14 +54,14 @@ def test_edited_graphs_pass_the_check():
 # Planted faults -----------------------------------------------------------------------------------
 
 
-def put(part, **values):
+def put(part, /, **values):
     for name, value in values.items():
         setattr(part, name, value)
 
 
-def at(name, **values):
+def at(node_name, **values):
     """Other values of a node."""
-    return lambda graph: put(node(graph, name), **values)
+    return lambda graph: put(node(graph, node_name), **values)
 
 
 def attribute(name, **values):
