@@ -36,12 +36,6 @@ def test_kernels_over_several_axes_begin_as_matrices():
     np.testing.assert_array_equal(other.kernel, np.ones((2, 3)))
 
 
-def test_mixed_dtypes():
-    layer = ef.nn.EinsumDense("ab,bc->ac", 3, bias_axes="c", dtype="mixed_bfloat16")
-    assert layer(ef.ones((2, 4))).dtype.name == "bfloat16"
-    assert {w.dtype.name for w in layer.weights} == {"float32"}
-
-
 @pytest.mark.parametrize(
     "equation", ["ab,bc", "ab,bc->", "a b,bc->ac", "...ab,bc->ac", "...ab...,bc->...ac...", 3]
 )

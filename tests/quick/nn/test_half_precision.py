@@ -4,10 +4,20 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from tests.nn.cases import Case, activation, masking, merging, noise, normalization
+from tests.nn.cases import (
+    Case,
+    activation,
+    core,
+    einsum_dense,
+    masking,
+    merging,
+    noise,
+    normalization,
+    positions,
+)
 from tests.nn.test_cases import made, run
 
-MODULES = (activation, masking, merging, noise, normalization)
+MODULES = activation, core, einsum_dense, masking, merging, noise, normalization, positions
 # Without gradients means too steep, also for rounding; layers within have policies of theirs.
 CASES = [
     row
