@@ -49,6 +49,17 @@ def test_free_lengths(name):
     close(model(X[:, :2]), layer(X[:, :2]))
 
 
+@by_layer
+def test_mixed_dtypes(name):
+    layer = LAYERS[name]()
+    found = layer(X)
+    mixed = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
+    mixed(X)
+    mixed.set_weights(layer.get_weights())
+    assert mixed(X).dtype.name == "bfloat16"
+    close(mixed(X).astype("float32"), found, 0.03)
+
+
 def test_far_positions_are_exact_enough_in_bfloat16():
     """Angles are float32: position 1000 is not that of 1001 in narrow dtypes."""
     x = ef.ones((1, 2, 4), dtype="bfloat16")
