@@ -69,18 +69,15 @@ def test_promotion_agrees_with_numpy_where_it_can():
             assert promote(a, b) == b
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "c"),
-    [
-        ("float16", "bfloat16", "float32"),
-        ("int8", "uint8", "int16"),
-        ("int64", "uint64", "int64"),
-        ("int64", "float16", "float16"),
-        ("float64", "complex64", "complex128"),
-        ("bfloat16", "complex64", "complex64"),
-        ("bool", "uint8", "uint8"),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "c"), [
+    ("float16", "bfloat16", "float32"),
+    ("int8", "uint8", "int16"),
+    ("int64", "uint64", "int64"),
+    ("int64", "float16", "float16"),
+    ("float64", "complex64", "complex128"),
+    ("bfloat16", "complex64", "complex64"),
+    ("bool", "uint8", "uint8"),
+])  # fmt: skip
 def test_pairs_that_people_ask_about(a, b, c):
     assert promote(as_dtype(a), as_dtype(b)).name == c
     x, y = ef.ones((2,), dtype=a), ef.ones((2,), dtype=b)

@@ -50,19 +50,16 @@ def test_files_keep_signatures(graph, tmp_path):
     assert ef.capture.load(tmp_path / "without.ef").signatures == {}
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
-        (["scores"], ArgumentError, "mapping"),
-        ({"a": "scores"}, ArgumentError, "outputs of 'a'"),
-        ({"a": []}, ArgumentError, "not signatures"),
-        ({"a": 3}, ArgumentError, "outputs of 'a'"),
-        ({"": ["scores"]}, ArgumentError, "letters"),
-        ({3: ["scores"]}, ArgumentError, "letters"),
-        ({"a": ["x" * 300]}, ArgumentError, "letters"),
-        ({"a": ["score"]}, SessionError, "score"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "words"), [
+    (["scores"], ArgumentError, "mapping"),
+    ({"a": "scores"}, ArgumentError, "outputs of 'a'"),
+    ({"a": []}, ArgumentError, "not signatures"),
+    ({"a": 3}, ArgumentError, "outputs of 'a'"),
+    ({"": ["scores"]}, ArgumentError, "letters"),
+    ({3: ["scores"]}, ArgumentError, "letters"),
+    ({"a": ["x" * 300]}, ArgumentError, "letters"),
+    ({"a": ["score"]}, SessionError, "score"),
+])  # fmt: skip
 def test_invalid_signatures_are_refused(graph, tmp_path, given, error, words):
     with pytest.raises(error, match=words):
         graph.save(tmp_path / "m.ef", signatures=given)

@@ -211,20 +211,17 @@ def test_random_values_of_each_kind(command, tmp_path, dtype):
         assert set(np.unique(found)) == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("old.onnx", "--feed", "x=x.npy"), "--feed scale=scale.npy, or --random"),
-        (("old.onnx", "--feed", "broken.npz"), "broken.npz is not an array in a .npz file"),
-        (("old.onnx", "--feed", "gone.npz"), "No such file"),
-        (("old.onnx", "--feed", "x.npz"), "there is no input 'values'"),
-        (("old.onnx", "--feed", "z=1", "--random"), "there is no input 'z'"),
-        (("old.onnx", "--random", "--feed", "x=x.npy", "--size", "n=3"), "another shape"),
-        (("old.onnx", "--random", "--size", "n=many"), "--size n=many is not a size"),
-        (("old.ef", "--feed", "scale=1", "--feed", "x=both.npz", "--feed", "x"), "no name"),
-        (("model.ef", "--feed", "x=both.npz", "--fetch", "no"), "no"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("old.onnx", "--feed", "x=x.npy"), "--feed scale=scale.npy, or --random"),
+    (("old.onnx", "--feed", "broken.npz"), "broken.npz is not an array in a .npz file"),
+    (("old.onnx", "--feed", "gone.npz"), "No such file"),
+    (("old.onnx", "--feed", "x.npz"), "there is no input 'values'"),
+    (("old.onnx", "--feed", "z=1", "--random"), "there is no input 'z'"),
+    (("old.onnx", "--random", "--feed", "x=x.npy", "--size", "n=3"), "another shape"),
+    (("old.onnx", "--random", "--size", "n=many"), "--size n=many is not a size"),
+    (("old.ef", "--feed", "scale=1", "--feed", "x=both.npz", "--feed", "x"), "no name"),
+    (("model.ef", "--feed", "x=both.npz", "--fetch", "no"), "no"),
+])  # fmt: skip
 def test_run_reports_invalid_arguments(command, arguments, words):
     status, out, err = command("run", *arguments)
     assert (status, out) == (2, "")

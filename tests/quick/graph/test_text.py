@@ -102,18 +102,15 @@ def test_long_heads_are_broken():
     assert max(map(len, words.split("\n"))) < 120
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (np.dtype("int8"), "int8"),
-        ((slice(None), slice(1, None, 2), 3, Ellipsis, None), "(:, 1::2, 3, ..., None)"),
-        ((1,), "(1,)"),
-        (Dim("n") * 2, "2*n"),
-        ("same", "'same'"),
-        (float("nan"), "nan"),
-        ((), "()"),
-    ],
-)
+@pytest.mark.parametrize(("value", "words"), [
+    (np.dtype("int8"), "int8"),
+    ((slice(None), slice(1, None, 2), 3, Ellipsis, None), "(:, 1::2, 3, ..., None)"),
+    ((1,), "(1,)"),
+    (Dim("n") * 2, "2*n"),
+    ("same", "'same'"),
+    (float("nan"), "nan"),
+    ((), "()"),
+])  # fmt: skip
 def test_attributes_read_as_code(value, words):
     assert attribute_text(value) == words
 

@@ -52,17 +52,14 @@ def test_fans_along_given_axes():
     assert 0.98 * np.sqrt(6 / 550) < abs(glorot).max() <= np.sqrt(6 / 550)
 
 
-@pytest.mark.parametrize(
-    ("made", "mean", "spread", "most"),
-    [
-        (initializers.RandomNormal(1.0, 0.5, 0), 1.0, 0.5, np.inf),
-        (initializers.TruncatedNormal(1.0, 0.5, 0), 1.0, 0.5 * 0.87962566, 1.0),
-        (initializers.RandomUniform(0.0, 2.0, 0), 1.0, 2 / np.sqrt(12), 1.0),
-        (initializers.HeNormal(0), 0.0, np.sqrt(2 / 500), 2 * np.sqrt(2 / 500) / 0.87962566),
-        (initializers.VarianceScaling(1.0, "fan_out", "untruncated_normal", 0),
-         *(0.0, np.sqrt(1 / 400), np.inf)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("made", "mean", "spread", "most"), [
+    (initializers.RandomNormal(1.0, 0.5, 0), 1.0, 0.5, np.inf),
+    (initializers.TruncatedNormal(1.0, 0.5, 0), 1.0, 0.5 * 0.87962566, 1.0),
+    (initializers.RandomUniform(0.0, 2.0, 0), 1.0, 2 / np.sqrt(12), 1.0),
+    (initializers.HeNormal(0), 0.0, np.sqrt(2 / 500), 2 * np.sqrt(2 / 500) / 0.87962566),
+    (initializers.VarianceScaling(1.0, "fan_out", "untruncated_normal", 0),
+     *(0.0, np.sqrt(1 / 400), np.inf)),
+])  # fmt: skip
 def test_distributions(made, mean, spread, most):
     draw = made((500, 400)).numpy().astype("float64") - mean
     assert abs(draw.mean()) < 4 * spread / np.sqrt(draw.size)
@@ -120,20 +117,17 @@ def test_every_name_of_keras_is_known():
             assert type(initializers.get(name)).__name__ == base, name
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        (lambda: initializers.VarianceScaling(0.0), ef.errors.ArgumentError, "0.0 is not positive"),
-        (lambda: initializers.VarianceScaling(1.0, "fan"), ef.errors.ArgumentError, "not a choice"),
-        (lambda: initializers.STFT("left"), ef.errors.ArgumentError, "not a side"),
-        (lambda: initializers.STFT(window="square"), ef.errors.ArgumentError, "no 'square'"),
-        (lambda: initializers.STFT()((4, 3)), ef.errors.ShapeError, "STFT"),
-        (lambda: initializers.STFT("real", [1.0])((4, 1, 3)), ef.errors.ShapeError, "window of 4"),
-        (lambda: initializers.Identity()((4,)), ef.errors.ShapeError, "Identity"),
-        (lambda: initializers.Orthogonal()((4,)), ef.errors.ShapeError, "at least 2 axes"),
-        (lambda: initializers.get("glorot"), ef.errors.ArgumentError, "there is no 'glorot'"),
-    ],
-)
+@pytest.mark.parametrize(("make", "error", "words"), [
+    (lambda: initializers.VarianceScaling(0.0), ef.errors.ArgumentError, "0.0 is not positive"),
+    (lambda: initializers.VarianceScaling(1.0, "fan"), ef.errors.ArgumentError, "not a choice"),
+    (lambda: initializers.STFT("left"), ef.errors.ArgumentError, "not a side"),
+    (lambda: initializers.STFT(window="square"), ef.errors.ArgumentError, "no 'square'"),
+    (lambda: initializers.STFT()((4, 3)), ef.errors.ShapeError, "STFT"),
+    (lambda: initializers.STFT("real", [1.0])((4, 1, 3)), ef.errors.ShapeError, "window of 4"),
+    (lambda: initializers.Identity()((4,)), ef.errors.ShapeError, "Identity"),
+    (lambda: initializers.Orthogonal()((4,)), ef.errors.ShapeError, "at least 2 axes"),
+    (lambda: initializers.get("glorot"), ef.errors.ArgumentError, "there is no 'glorot'"),
+])  # fmt: skip
 def test_bad_arguments(make, error, words):
     with pytest.raises(error, match=words):
         make()

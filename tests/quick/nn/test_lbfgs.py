@@ -104,17 +104,14 @@ def test_a_function_that_is_not_a_number_further_on():
     assert float(w) == pytest.approx(0.01, rel=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: ef.nn.optimizers.LBFGS(0), "history: 0 is out of range"),
-        (lambda: ef.nn.optimizers.LBFGS(line_search="exact"), "not a line search"),
-        (lambda: ef.nn.optimizers.LBFGS(tolerance=-1.0), "negative"),
-        (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.tensor(1.0)), "there are none"),
-        (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(ef.Variable(-1.0)), []),
-         "there are none"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: ef.nn.optimizers.LBFGS(0), "history: 0 is out of range"),
+    (lambda: ef.nn.optimizers.LBFGS(line_search="exact"), "not a line search"),
+    (lambda: ef.nn.optimizers.LBFGS(tolerance=-1.0), "negative"),
+    (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.tensor(1.0)), "there are none"),
+    (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(ef.Variable(-1.0)), []),
+     "there are none"),
+])  # fmt: skip
 def test_errors(call, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         call()

@@ -93,18 +93,15 @@ def test_constraints_hold_after_each_step():
     assert (layer.bias.numpy() >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: ef.nn.regularizers.L1(-1.0), "-1.0 is not a factor"),
-        (lambda: ef.nn.regularizers.L2(np.inf), "inf is not a factor"),
-        (lambda: ef.nn.regularizers.L2("much"), "'much' is not a factor"),
-        (lambda: ef.nn.regularizers.OrthogonalRegularizer(mode="all"), "'all' is not a mode"),
-        (lambda: ef.nn.constraints.MaxNorm(-1.0), "-1.0 is not a length"),
-        (lambda: ef.nn.constraints.MinMaxNorm(rate=2.0), "2.0 is not a rate"),
-        (lambda: ef.nn.constraints.get("max_nrm"), "'max_norm'"),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: ef.nn.regularizers.L1(-1.0), "-1.0 is not a factor"),
+    (lambda: ef.nn.regularizers.L2(np.inf), "inf is not a factor"),
+    (lambda: ef.nn.regularizers.L2("much"), "'much' is not a factor"),
+    (lambda: ef.nn.regularizers.OrthogonalRegularizer(mode="all"), "'all' is not a mode"),
+    (lambda: ef.nn.constraints.MaxNorm(-1.0), "-1.0 is not a length"),
+    (lambda: ef.nn.constraints.MinMaxNorm(rate=2.0), "2.0 is not a rate"),
+    (lambda: ef.nn.constraints.get("max_nrm"), "'max_norm'"),
+])  # fmt: skip
 def test_bad_arguments(make, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         make()

@@ -74,18 +74,15 @@ def test_configurations(schedule, expected):
     assert float(again(6)) == float(schedule(6))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: schedules.PiecewiseConstantDecay([1], [1.0]), "values: 1 values for 1"),
-        (lambda: schedules.CosineDecay(0.1, 0), "decay_steps: 0 is not a number of steps"),
-        (lambda: schedules.ExponentialDecay(0.1, -1, 0.5), "decay_steps"),
-        (lambda: schedules.CosineDecayRestarts(0.1, 0), "first_decay_steps"),
-        (lambda: schedules.LinearWarmup(0.1, 0), "warmup_steps"),
-        (lambda: schedules.LinearWarmup("slow", 3), "there is no 'slow'"),
-        (lambda: schedules.Schedule()(3), "the class does not define __call__"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: schedules.PiecewiseConstantDecay([1], [1.0]), "values: 1 values for 1"),
+    (lambda: schedules.CosineDecay(0.1, 0), "decay_steps: 0 is not a number of steps"),
+    (lambda: schedules.ExponentialDecay(0.1, -1, 0.5), "decay_steps"),
+    (lambda: schedules.CosineDecayRestarts(0.1, 0), "first_decay_steps"),
+    (lambda: schedules.LinearWarmup(0.1, 0), "warmup_steps"),
+    (lambda: schedules.LinearWarmup("slow", 3), "there is no 'slow'"),
+    (lambda: schedules.Schedule()(3), "the class does not define __call__"),
+])  # fmt: skip
 def test_errors(call, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         call()

@@ -68,18 +68,15 @@ def test_without_one_of_them_it_is_passed_over(tmp_path, harm):
     assert bits(model) == before
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        ["../secret", "task", 1, "0"],
-        ["checkpoint-00000002-0123456789abcdef-0000.shard", "task", 1, "0"],
-        ["checkpoint-00000001-0123456789abcdef-0000.shard/../x", "task", 1, "0"],
-        ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", True, "0"],
-        ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", 1],
-        "checkpoint-00000001-0123456789abcdef-0000.shard",
-        None,
-    ],
-)
+@pytest.mark.parametrize("row", [
+    ["../secret", "task", 1, "0"],
+    ["checkpoint-00000002-0123456789abcdef-0000.shard", "task", 1, "0"],
+    ["checkpoint-00000001-0123456789abcdef-0000.shard/../x", "task", 1, "0"],
+    ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", True, "0"],
+    ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", 1],
+    "checkpoint-00000001-0123456789abcdef-0000.shard",
+    None,
+])  # fmt: skip
 def test_it_lists_its_own_files_alone(tmp_path, row):
     _, path, _ = sharded(tmp_path, **{shards.ENTRY: json.dumps([row])})
     with pytest.raises(FileFormatError, match="lists other files"):

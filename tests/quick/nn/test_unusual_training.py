@@ -118,18 +118,15 @@ def test_plain_objects_may_be_returned():
     assert ef.function(lambda x: (x * 2, kept))(ef.ones(2))[1] is kept
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: ef.zeros(3)["a"],
-        lambda: ef.zeros(3)[None, "a"],
-        lambda: ef.zeros(3)[7],
-        lambda: ef.zeros(3)[[9]],
-        lambda: ef.zeros(3) + "a",
-        lambda: ef.sin("a"),
-        lambda: ef.zeros(3) + ef.zeros(4),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda: ef.zeros(3)["a"],
+    lambda: ef.zeros(3)[None, "a"],
+    lambda: ef.zeros(3)[7],
+    lambda: ef.zeros(3)[[9]],
+    lambda: ef.zeros(3) + "a",
+    lambda: ef.sin("a"),
+    lambda: ef.zeros(3) + ef.zeros(4),
+])  # fmt: skip
 def test_errors_have_one_traceback(call):
     with pytest.raises(ef.errors.EagerflowError) as caught:
         call()

@@ -36,18 +36,15 @@ def test_explain_lists_products_with_operands_kernel_and_line():
 
 
 @native
-@pytest.mark.parametrize(
-    ("dtype", "size", "more", "reason"),
-    [
-        ("float32", 64, {}, "generated kernel: 524,288 operations"),
-        ("bfloat16", 64, {}, "generated kernel: 524,288 operations"),
-        ("int8", 64, {}, "generated kernel: 524,288 operations"),
-        ("float32", 4, {}, "NumPy: 128 operations are few"),
-        ("complex64", 64, {}, "NumPy: no kernel multiplies complex64"),
-        ("int32", 64, {}, "NumPy: no kernel multiplies int32"),
-        ("float32", 64, {"numerics": "exact"}, "NumPy: the plan is exact"),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "size", "more", "reason"), [
+    ("float32", 64, {}, "generated kernel: 524,288 operations"),
+    ("bfloat16", 64, {}, "generated kernel: 524,288 operations"),
+    ("int8", 64, {}, "generated kernel: 524,288 operations"),
+    ("float32", 4, {}, "NumPy: 128 operations are few"),
+    ("complex64", 64, {}, "NumPy: no kernel multiplies complex64"),
+    ("int32", 64, {}, "NumPy: no kernel multiplies int32"),
+    ("float32", 64, {"numerics": "exact"}, "NumPy: the plan is exact"),
+])  # fmt: skip
 def test_reasons(dtype, size, more, reason):
     spec = (size, size), dtype
     plan = plan_of(lambda x, y: x @ y, spec, spec, **more)

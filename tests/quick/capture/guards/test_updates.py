@@ -70,19 +70,16 @@ def test_arrays_in_nests_and_zero_dimensional_ones():
         ef.function(plus)(np.array(1.0, "f4"))
 
 
-@pytest.mark.parametrize(
-    ("text", "result"),
-    [
-        ("b = a.copy(); b += 1", "a * b"),
-        ("b = a.flatten(); b += 1", "a * b"),
-        ("b = a.astype('float32'); b -= 1", "a * b"),
-        ("a = ef.as_tensor(a); a += 1", "a * 2"),
-        ("a = ef.tensor(a); a += 1", "a * 2"),
-        ("b = np.copy(a); b *= 3", "a * b"),
-        ("b = a[[0, 2]]; b += 1", "a[:2] * b"),
-        ("a = a / 2; a += 1", "a"),
-    ],
-)
+@pytest.mark.parametrize(("text", "result"), [
+    ("b = a.copy(); b += 1", "a * b"),
+    ("b = a.flatten(); b += 1", "a * b"),
+    ("b = a.astype('float32'); b -= 1", "a * b"),
+    ("a = ef.as_tensor(a); a += 1", "a * 2"),
+    ("a = ef.tensor(a); a += 1", "a * 2"),
+    ("b = np.copy(a); b *= 3", "a * b"),
+    ("b = a[[0, 2]]; b += 1", "a[:2] * b"),
+    ("a = a / 2; a += 1", "a"),
+])  # fmt: skip
 def test_changes_of_copies_are_those_of_eager_code(text, result):
     array, f = np.array([3.0, 1.0, 2.0], "f4"), made(text, result)
     step = ef.function(f)

@@ -67,18 +67,15 @@ def test_frequencies(n, d):
     assert float(ef.fft.fftfreq(8)[int(ef.argmax(ef.abs(ef.fft.fft(x))))]) == 0.375
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: ef.fft.fftfreq(0), ShapeError, "fftfreq: n: 0 is not a length"),
-        (lambda: ef.fft.fftfreq(2.5), ShapeError, "fftfreq: n: "),
-        (lambda: ef.fft.rfftfreq(4, d=0), ArgumentError, "rfftfreq: d: 0 is not a spacing"),
-        (lambda: ef.fft.fftfreq(4, dtype="int32"), DTypeError, "fftfreq: dtype: .* no int32s"),
-        (lambda: ef.fft.fftn(ef.ones((2, 2)), norm="L2"), ArgumentError, "fftn: norm: 'L2'"),
-        (lambda: ef.fft.rfftn(ef.ones((2, 2)), axes=()), ShapeError, "rfftn: axes: no axis"),
-        (lambda: ef.fft.rfft2(ef.ones((2,))), ShapeError, "rfft2: axes: axis -2 does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: ef.fft.fftfreq(0), ShapeError, "fftfreq: n: 0 is not a length"),
+    (lambda: ef.fft.fftfreq(2.5), ShapeError, "fftfreq: n: "),
+    (lambda: ef.fft.rfftfreq(4, d=0), ArgumentError, "rfftfreq: d: 0 is not a spacing"),
+    (lambda: ef.fft.fftfreq(4, dtype="int32"), DTypeError, "fftfreq: dtype: .* no int32s"),
+    (lambda: ef.fft.fftn(ef.ones((2, 2)), norm="L2"), ArgumentError, "fftn: norm: 'L2'"),
+    (lambda: ef.fft.rfftn(ef.ones((2, 2)), axes=()), ShapeError, "rfftn: axes: no axis"),
+    (lambda: ef.fft.rfft2(ef.ones((2,))), ShapeError, "rfft2: axes: axis -2 does not exist"),
+])  # fmt: skip
 def test_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
