@@ -7,7 +7,6 @@ import eagerflow as ef
 from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 
 LENGTHS = [1, 2, 3, 8, 30, 64, 97, 143, 510, 1021]  # small, composite and prime
-REAL = ["fft", "rfft", "ihfft", "fftn", "rfftn", "fft2", "rfft2"]
 
 
 def signal(*shape, dtype="complex128"):
@@ -39,14 +38,6 @@ def test_the_error_in_float32_is_small(length):
         found = f(given.astype("complex64" if given.dtype.kind == "c" else "float32"))
         assert found.dtype == ef.complex64
         assert np.abs(found.numpy() - exact).max() <= 1e-6 * np.abs(exact).max()
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_numpys_functions_take_tensors(name):
-    x = signal(3, 8, dtype="float64")
-    found = getattr(np.fft, name)(ef.tensor(x))
-    assert isinstance(found, ef.Tensor)
-    np.testing.assert_allclose(found, getattr(np.fft, name)(x), atol=1e-12)
 
 
 def test_numpys_order_of_arguments():
