@@ -74,6 +74,25 @@ def test_captured_and_in_half_precision(name, args):
     ef.testing.check_gradients(function, (x.astype("float64"),))
 
 
+FORMULAS = {
+    "celu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "hard_shrink": lambda x: x * (abs(x) > 0.5),
+    "hard_tanh": lambda x: np.clip(x, -1, 1),
+    "soft_shrink": lambda x: np.sign(x) * np.maximum(abs(x) - 0.5, 0),
+    "sparse_plus": lambda x: np.where(x < -1, 0, np.where(x > 1, x, (x + 1) ** 2 / 4)),
+    "sparse_sigmoid": lambda x: np.clip((x + 1) / 2, 0, 1),
+    "squareplus": lambda x: (x + np.sqrt(x * x + 4)) / 2,
+    "tanh_shrink": lambda x: x - np.tanh(x),
+    "glu": lambda x: x[:, :3] / (1 + np.exp(-x[:, 3:])),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas(name):
+    x = X.astype("float64")
+    np.testing.assert_allclose(getattr(activations, name)(ef.tensor(x)), FORMULAS[name](x), 1e-12)
+
+
 def test_sparsemax_is_the_nearest_distribution():
     """It beats every other distribution of a dense grid, and sums to 1."""
     rng = np.random.default_rng(1)
