@@ -30,6 +30,17 @@ def interrupt(place):
     raise Interrupted(place)
 
 
+@contextlib.contextmanager
+def handling(handler):
+    """A handler of SIGALRM; afterwards no timer runs, and the handler before is back."""
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 RUNNING = ("CALL", "PRECALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME", "BINARY_OP")
 RUNNING += ("COMPARE_OP", "FOR_ITER", "BEFORE_WITH", "SEND")
 

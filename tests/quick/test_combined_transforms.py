@@ -10,6 +10,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import GradientError, ShapeError
+from tests.interrupts import handling
 
 V = ef.Variable(1.5, name="inside")
 
@@ -39,24 +40,16 @@ def of_two(x, y):
 FUNCTIONS = {
     "result": (by_result, ef.exp),
     "intermediate": (by_intermediate, lambda x: ef.sin(x) ** 2),
-    "several": (
-        lambda x: sum(of_two(x, ef.cos(x))),
-        lambda x: ef.exp(x * ef.cos(x)) + x * ef.cos(x),
-    ),
+    "several": (lambda x: sum(of_two(x, ef.cos(x))),
+                lambda x: ef.exp(x * ef.cos(x)) + x * ef.cos(x)),
     "checkpoint": (ef.checkpoint(lambda x: ef.sin(x * V) * V), lambda x: ef.sin(x * V) * V),
-    "nested checkpoint": (
-        ef.checkpoint(lambda x: ef.checkpoint(lambda z: ef.sin(z * V))(x) * x),
-        lambda x: ef.sin(x * V) * x,
-    ),
+    "nested checkpoint": (ef.checkpoint(lambda x: ef.checkpoint(lambda z: ef.sin(z * V))(x) * x),
+                          lambda x: ef.sin(x * V) * x),
     "checkpoint of a rule": (ef.checkpoint(by_result), ef.exp),
-    "cond": (
-        lambda x: ef.cond(x.sum() > 0.0, by_result, lambda z: z, x),
-        lambda x: ef.cond(x.sum() > 0.0, ef.exp, lambda z: z, x),
-    ),
-    "scan": (
-        lambda x: ef.scan(lambda c, r: (by_result(c * 0.3), by_intermediate(r)), x, x)[1] + x,
-        lambda x: ef.scan(lambda c, r: (ef.exp(c * 0.3), ef.sin(r) ** 2), x, x)[1] + x,
-    ),
+    "cond": (lambda x: ef.cond(x.sum() > 0.0, by_result, lambda z: z, x),
+             lambda x: ef.cond(x.sum() > 0.0, ef.exp, lambda z: z, x)),
+    "scan": (lambda x: ef.scan(lambda c, r: (by_result(c * 0.3), by_intermediate(r)), x, x)[1] + x,
+             lambda x: ef.scan(lambda c, r: (ef.exp(c * 0.3), ef.sin(r) ** 2), x, x)[1] + x),
     "while": (
         lambda x: ef.while_loop(
             lambda s: s[1] < 2,
@@ -67,11 +60,9 @@ FUNCTIONS = {
         lambda x: ef.exp(ef.exp(x * 0.2) * 0.2),
     ),
     "vmap": (ef.vmap(by_result), ef.exp),
-    "vmap of vmap": (
-        lambda x: ef.vmap(ef.vmap(by_intermediate))(x.reshape(1, -1)).reshape(-1),
-        lambda x: ef.sin(x) ** 2,
-    ),
-}
+    "vmap of vmap": (lambda x: ef.vmap(ef.vmap(by_intermediate))(x.reshape(1, -1)).reshape(-1),
+                     lambda x: ef.sin(x) ** 2),
+}  # fmt: skip
 TRANSFORMS = {
     "grad": lambda f: ef.grad(lambda x: (f(x) ** 2).sum()),
     "vjp": lambda f: lambda x: ef.vjp(f, x)[1](ef.ones(2))[0],
@@ -278,10 +269,8 @@ def test_a_checkpoint_knows_values_between_assignments():
 TABLE = ef.tensor([1.0, 2.0, 3.0])
 LOOP = lambda z: ef.while_loop(lambda s: s < 10.0, lambda s: s * 2.0, z)
 BATCHES = {
-    "a loop that would not end": (
-        lambda p, x: ef.cond(p, LOOP, lambda z: z, x),
-        (np.array([True, False]), np.array([1.0, -1.0], "f4")),
-    ),
+    "a loop that would not end": (lambda p, x: ef.cond(p, LOOP, lambda z: z, x),
+                                  (np.array([True, False]), np.array([1.0, -1.0], "f4"))),
     "an index that is refused": (
         lambda i: ef.cond(i < 3, lambda i: ef.take(TABLE, i), lambda i: ef.tensor(-1.0), i),
         (np.array([0, 2, 7, 100]),),
@@ -304,7 +293,7 @@ BATCHES = {
         ),
         (np.array([0, 1, 50]),),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BATCHES)
@@ -319,10 +308,8 @@ def test_vmap_matches_each_example(name):
 MAKES_NAN = {
     "a logarithm": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [1.0, -1.0, 0.0]),
     "nobody takes it": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [-1.0, -2.0]),
-    "a row by its norm": (
-        lambda x: ef.cond((x > 0.0).any(), lambda z: z / z.sum(), lambda z: z, x),
-        [[1.0, 2.0], [0.0, 0.0]],
-    ),
+    "a row by its norm": (lambda x: ef.cond((x > 0.0).any(), lambda z: z / z.sum(), lambda z: z, x),
+                          [[1.0, 2.0], [0.0, 0.0]]),
     "a switch": (
         lambda x: ef.switch(ef.astype(x, "int32"), [ef.sqrt, lambda z: 1.0 / z, ef.log], x),
         [0.5, 1.0, 5.0],
@@ -333,7 +320,7 @@ MAKES_NAN = {
         ),
         [1.0, 3.0, -1.0],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MAKES_NAN)
@@ -354,9 +341,9 @@ def test_branches_not_taken_make_no_nan(name):
 
 @pytest.mark.parametrize("name", ["cholesky", "inv", "slogdet"])
 def test_branches_not_taken_refuse_no_matrix(name):
-    take = (
-        (lambda a: ef.linalg.slogdet(a)[1] * a) if name == "slogdet" else getattr(ef.linalg, name)
-    )
+    take = getattr(ef.linalg, name)
+    if name == "slogdet":
+        take = lambda a: ef.linalg.slogdet(a)[1] * a
     f = lambda a: ef.cond(a.sum() > 0.0, take, lambda a: a, a)
     x = ef.stack([ef.eye(2) * 2.0, ef.zeros((2, 2))])
     wanted = np.stack([f(row).numpy() for row in x])
@@ -400,13 +387,10 @@ def test_signal_handler_error_propagates_from_tracing():
     def looped(x):
         return ef.fori_loop(0, 3, body, x)
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with handling(handler):
         for call in (looped, ef.function(looped), ef.vmap(ef.checkpoint(looped))):
             with pytest.raises(TimeoutError, match="late"):
                 call(ef.ones(3))
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("kind", [TypeError, ValueError])
@@ -431,14 +415,11 @@ def test_signal_handler_error_is_not_taken_for_argument_error(kind):
     def handler(signum, frame):
         raise kind("late")
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with handling(handler):
         with pytest.raises(kind, match=r"^late$"):
             ef.asarray(Strange())
         with pytest.raises(kind, match=r"^late$"):
             ef.cond(True, Branch(), Branch(), ef.ones(()))
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.soak
@@ -449,20 +430,15 @@ def test_a_handler_raises_its_own_error(name):
 
     work, kinds = WORK[name], set()
     work()
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        for i in range(40):
-            try:
+    for i in range(40):
+        try:
+            with handling(handler):
                 signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.00003 * i)
                 end = time.perf_counter() + 0.2
                 while time.perf_counter() < end:
                     work()
-            except Exception as error:
-                kinds.add(type(error))
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+        except Exception as error:
+            kinds.add(type(error))
     assert kinds == {TimeoutError}
 
 
@@ -478,14 +454,12 @@ def test_signal_handler_assignments_stay_out_of_traces(name):
 
     work = WORK[name]
     wanted = work()
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with handling(handler):
         signal.setitimer(signal.ITIMER_REAL, 0.0007)
-        assert all(work() == wanted for _ in range(60))
-    finally:
-        over.append(1)  # a handler that runs now does not set the timer again
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        try:
+            assert all(work() == wanted for _ in range(60))
+        finally:
+            over.append(1)  # a handler that runs now does not set the timer again
     assert int(count.value) == len(calls)
 
 

@@ -68,23 +68,12 @@ def test_exact_quotients_are_found(factor, b):
     assert (b * n) // n == b
 
 
-@pytest.mark.parametrize(
-    ("dim", "shown"),
-    [
-        (n, "n"),
-        (n + 1, "n + 1"),
-        (2 * n + n, "3*n"),
-        (n * m * 2 - 3, "2*m*n - 3"),
-        (-n + 1, "-n + 1"),
-        ((n + 1) // 2, "(n + 1)//2"),
-        (n % 4, "n - 4*n//4"),
-        ((n * 12) // n, "12"),
-        (n - n, "0"),
-        ((n * m) // m, "n"),
-        ((2 * n + 4) // 2, "n + 2"),
-        ((n + m) // (m + n), "1"),
-    ],
-)
+@pytest.mark.parametrize(("dim", "shown"), [
+    (n, "n"), (n + 1, "n + 1"), (2 * n + n, "3*n"), (n * m * 2 - 3, "2*m*n - 3"),
+    (-n + 1, "-n + 1"), ((n + 1) // 2, "(n + 1)//2"), (n % 4, "n - 4*n//4"),
+    ((n * 12) // n, "12"), (n - n, "0"), ((n * m) // m, "n"), ((2 * n + 4) // 2, "n + 2"),
+    ((n + m) // (m + n), "1"),
+])  # fmt: skip
 def test_how_they_look(dim, shown):
     assert repr(dim) == str(dim) == shown
 

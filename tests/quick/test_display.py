@@ -19,10 +19,7 @@ SMALL = [
     (ef.zeros((0, 3)), "Tensor([], shape=(0, 3), float32, cpu:0)"),
     (ef.tensor([], "int8"), "Tensor([], shape=(0,), int8, cpu:0)"),
     (ef.Variable([1.0], name="w"), "Variable([1.], name='w', float32, cpu:0)"),
-    (
-        ef.Variable(3, name="step"),
-        "Variable(3, name='step', int64, cpu:0, trainable=False)",
-    ),
+    (ef.Variable(3, name="step"), "Variable(3, name='step', int64, cpu:0, trainable=False)"),
 ]
 
 

@@ -108,9 +108,8 @@ def test_large_integers_in_lists():
 def test_integers_that_no_int64_holds_are_refused(values):
     with pytest.raises(DTypeError, match="does not fit into int64"):
         ef.tensor(values)
-    with pytest.raises(
-        DTypeError, match=r"add: (x2: .* does not fit into int64|Python int too large)"
-    ):
+    words = r"add: (x2: .* does not fit into int64|Python int too large)"
+    with pytest.raises(DTypeError, match=words):
         ef.ones(1, dtype="int64") + values
     with pytest.raises(DTypeError, match="does not fit into uint8"):
         ef.tensor(values, dtype="uint8")
@@ -128,17 +127,9 @@ def test_lists_say_the_dtype_that_they_did():
 # NumPy's numbers ---------------------------------------------------------------------------------
 
 NUMPYS = [
-    np.float64(0.1),
-    np.float32(0.1),
-    np.float16(0.1),
-    np.int64(3),
-    np.int8(3),
-    np.uint64(2**63),
-    np.bool_(True),
-    ml_dtypes.bfloat16(0.5),
-    np.longdouble(0.5),
-    np.longlong(3),
-]
+    np.float64(0.1), np.float32(0.1), np.float16(0.1), np.int64(3), np.int8(3), np.uint64(2**63),
+    np.bool_(True), ml_dtypes.bfloat16(0.5), np.longdouble(0.5), np.longlong(3),
+]  # fmt: skip
 OPS = {
     "add": lambda x, n: x + n,
     "radd": lambda x, n: n + x,
@@ -155,9 +146,8 @@ OPS = {
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("number", NUMPYS, ids=repr)
 def test_numbers_of_numpys_count_like_pythons(number, op):
-    python = next(
-        t for t, kinds in ((bool, "b"), (int, "iu"), (float, "fV")) if number.dtype.kind in kinds
-    )(number)
+    kinds = {"b": bool, "i": int, "u": int, "f": float, "V": float}
+    python = kinds[number.dtype.kind](number)
     for dtype in ("float32", "float16", "bfloat16", "float64", "int64", "int8"):
         x = ef.tensor([1, 2], dtype=dtype)
         try:

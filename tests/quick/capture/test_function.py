@@ -175,13 +175,8 @@ def test_nests_of_arguments_and_results():
     assert type(found["pair"]).__name__ == "Pair"
     assert found["pair"].left.tolist() == wanted["pair"].left.tolist()
     assert (found["text"], found["none"], found["n"]) == ("kept", None, 3)
-    assert f.graphs[0].inputs.names == (
-        "batch_x",
-        "batch_rest_0",
-        "batch_rest_1",
-        "pair_left",
-        "pair_right",
-    )
+    names = "batch_x batch_rest_0 batch_rest_1 pair_left pair_right"
+    assert f.graphs[0].inputs.names == tuple(names.split())
 
 
 def test_arrays_and_scalars_of_numpy():

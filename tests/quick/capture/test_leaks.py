@@ -90,19 +90,16 @@ def made(x):
     return Whole(x)
 
 
-@pytest.mark.parametrize(
-    "f",
-    [
-        lambda x: Whole(x).doubled(),
-        lambda x: made(x).doubled(),
-        lambda x: made(x).method(),
-        lambda x: made(x).part.whole.part.doubled(),
-        lambda x: made(x).part.twice,
-        lambda x: made(x).parts[0] * 2,
-        lambda x: next(w.doubled() for w in [made(x)]),
-        lambda x: (lambda **named: named["w"].doubled())(w=made(x)),
-    ],
-)
+@pytest.mark.parametrize("f", [
+    lambda x: Whole(x).doubled(),
+    lambda x: made(x).doubled(),
+    lambda x: made(x).method(),
+    lambda x: made(x).part.whole.part.doubled(),
+    lambda x: made(x).part.twice,
+    lambda x: made(x).parts[0] * 2,
+    lambda x: next(w.doubled() for w in [made(x)]),
+    lambda x: (lambda **named: named["w"].doubled())(w=made(x)),
+])  # fmt: skip
 def test_objects_that_a_trace_makes_and_drops_are_no_leak(f):
     captured = ef.function(f)
     for _ in range(2):

@@ -29,9 +29,8 @@ def saved(graph, path, signatures):
 
 
 def test_signature_computes_only_required_nodes(graph, tmp_path):
-    loaded = saved(
-        graph, tmp_path / "m.ef", {"classify": ["scores"], "embed": {"features": "body/tanh"}}
-    )
+    given = {"classify": ["scores"], "embed": {"features": "body/tanh"}}
+    loaded = saved(graph, tmp_path / "m.ef", given)
     embed, classify = loaded.signature("embed"), loaded.signature("classify")
     assert embed.inputs.names == classify.inputs.names == ("x",)
     assert embed.outputs.names == ("features",) and classify.outputs.names == ("scores",)
@@ -43,10 +42,7 @@ def test_signature_computes_only_required_nodes(graph, tmp_path):
 def test_files_keep_signatures(graph, tmp_path):
     given = {"b": ["scores", "total"], "a": {"features": "body/tanh"}}
     loaded = saved(graph, tmp_path / "m.ef", given)
-    assert loaded.signatures == {
-        "b": {"scores": "scores", "total": "total"},
-        "a": {"features": "body/tanh"},
-    }
+    assert loaded.signatures == given | {"b": {"scores": "scores", "total": "total"}}
     assert list(loaded.signatures) == ["b", "a"]
     loaded.save(tmp_path / "again.ef")
     assert (tmp_path / "again.ef").read_bytes() == (tmp_path / "m.ef").read_bytes()
@@ -54,19 +50,16 @@ def test_files_keep_signatures(graph, tmp_path):
     assert ef.capture.load(tmp_path / "without.ef").signatures == {}
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
-        (["scores"], ArgumentError, "mapping"),
-        ({"a": "scores"}, ArgumentError, "outputs of 'a'"),
-        ({"a": []}, ArgumentError, "not signatures"),
-        ({"a": 3}, ArgumentError, "outputs of 'a'"),
-        ({"": ["scores"]}, ArgumentError, "letters"),
-        ({3: ["scores"]}, ArgumentError, "letters"),
-        ({"a": ["x" * 300]}, ArgumentError, "letters"),
-        ({"a": ["score"]}, SessionError, "score"),
-    ],
-)
+@pytest.mark.parametrize(("given", "error", "words"), [
+    (["scores"], ArgumentError, "mapping"),
+    ({"a": "scores"}, ArgumentError, "outputs of 'a'"),
+    ({"a": []}, ArgumentError, "not signatures"),
+    ({"a": 3}, ArgumentError, "outputs of 'a'"),
+    ({"": ["scores"]}, ArgumentError, "letters"),
+    ({3: ["scores"]}, ArgumentError, "letters"),
+    ({"a": ["x" * 300]}, ArgumentError, "letters"),
+    ({"a": ["score"]}, SessionError, "score"),
+])  # fmt: skip
 def test_invalid_signatures_are_refused(graph, tmp_path, given, error, words):
     with pytest.raises(error, match=words):
         graph.save(tmp_path / "m.ef", signatures=given)
@@ -81,25 +74,22 @@ def test_a_signature_that_is_not_there(graph, tmp_path):
 ROW = '["a",[["scores","scores"]]]'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "[\n\n]",
-        "[\n{}\n]",
-        '[\n["a"]\n]',
-        '[\n["a",3]\n]',
-        '[\n["a",[]]\n]',
-        '[\n["a",[["scores"]]]\n]',
-        '[\n["a",[["scores",3]]]\n]',
-        '[\n["a",[["y","scores"],["y","total"]]]\n]',
-        '[\n["a",[["y","nothing"]]]\n]',
-        f"[\n{ROW},\n{ROW}\n]",
-        f"[\n{ROW}\n{ROW}\n]",
-        "[\n" + ",\n".join(ROW.replace("a", f"a{n}", 1) for n in range(101)) + "\n]",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "",
+    "[]",
+    "[\n\n]",
+    "[\n{}\n]",
+    '[\n["a"]\n]',
+    '[\n["a",3]\n]',
+    '[\n["a",[]]\n]',
+    '[\n["a",[["scores"]]]\n]',
+    '[\n["a",[["scores",3]]]\n]',
+    '[\n["a",[["y","scores"],["y","total"]]]\n]',
+    '[\n["a",[["y","nothing"]]]\n]',
+    f"[\n{ROW},\n{ROW}\n]",
+    f"[\n{ROW}\n{ROW}\n]",
+    "[\n" + ",\n".join(ROW.replace("a", f"a{n}", 1) for n in range(101)) + "\n]",
+])  # fmt: skip
 def test_files_that_are_damaged(graph, tmp_path, text):
     path = tmp_path / "m.ef"
     graph.save(path, signatures={"a": ["scores"]})

@@ -38,9 +38,8 @@ def test_error(name):
         assert hint in text, f"{hint!r} is not in:\n{text}"
     line = marked(program)
     if line is not None:
-        assert re.search(rf"{re.escape(inspect.getfile(program))}:{line}\b", text), (
-            f"not at line {line}:\n{text}"
-        )
+        place = rf"{re.escape(inspect.getfile(program))}:{line}\b"
+        assert re.search(place, text), f"not at line {line}:\n{text}"
 
 
 def test_there_are_enough():

@@ -21,9 +21,8 @@ def build(activation=ef.tanh):
             h = activation(x @ w)
         return {"y": h * scale, "rows": ef.sum(h, axis=0)}
 
-    return ef.capture.trace(
-        f, ef.TensorSpec(("n", 3), "float32"), ef.TensorSpec((), "float32"), name="f"
-    )
+    specs = [ef.TensorSpec(shape, "float32") for shape in (("n", 3), ())]
+    return ef.capture.trace(f, *specs, name="f")
 
 
 @pytest.fixture
@@ -107,8 +106,6 @@ def test_a_saved_model_is_exported_for_any_batch(command):
 
 
 def test_export_to_python(command, tmp_path):
-    if not hasattr(ef.capture, "export_python"):
-        pytest.skip("ef.capture.export_python is not there yet")
     status, _, err = command("export", "old.ef", "--to", "python")
     assert (status, err) == (0, "")
     assert "import numpy" in (tmp_path / "old.py").read_text()
@@ -214,20 +211,17 @@ def test_random_values_of_each_kind(command, tmp_path, dtype):
         assert set(np.unique(found)) == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("old.onnx", "--feed", "x=x.npy"), "--feed scale=scale.npy, or --random"),
-        (("old.onnx", "--feed", "broken.npz"), "broken.npz is not an array in a .npz file"),
-        (("old.onnx", "--feed", "gone.npz"), "No such file"),
-        (("old.onnx", "--feed", "x.npz"), "there is no input 'values'"),
-        (("old.onnx", "--feed", "z=1", "--random"), "there is no input 'z'"),
-        (("old.onnx", "--random", "--feed", "x=x.npy", "--size", "n=3"), "another shape"),
-        (("old.onnx", "--random", "--size", "n=many"), "--size n=many is not a size"),
-        (("old.ef", "--feed", "scale=1", "--feed", "x=both.npz", "--feed", "x"), "no name"),
-        (("model.ef", "--feed", "x=both.npz", "--fetch", "no"), "no"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("old.onnx", "--feed", "x=x.npy"), "--feed scale=scale.npy, or --random"),
+    (("old.onnx", "--feed", "broken.npz"), "broken.npz is not an array in a .npz file"),
+    (("old.onnx", "--feed", "gone.npz"), "No such file"),
+    (("old.onnx", "--feed", "x.npz"), "there is no input 'values'"),
+    (("old.onnx", "--feed", "z=1", "--random"), "there is no input 'z'"),
+    (("old.onnx", "--random", "--feed", "x=x.npy", "--size", "n=3"), "another shape"),
+    (("old.onnx", "--random", "--size", "n=many"), "--size n=many is not a size"),
+    (("old.ef", "--feed", "scale=1", "--feed", "x=both.npz", "--feed", "x"), "no name"),
+    (("model.ef", "--feed", "x=both.npz", "--fetch", "no"), "no"),
+])  # fmt: skip
 def test_run_reports_invalid_arguments(command, arguments, words):
     status, out, err = command("run", *arguments)
     assert (status, out) == (2, "")

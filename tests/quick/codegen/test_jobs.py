@@ -31,20 +31,17 @@ def arrays(x=None, y=None):
     return x, np.zeros(100, "f4") if y is None else y
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        arrays(np.arange(100, dtype="i4")),
-        arrays(np.arange(100, dtype=OTHER)),
-        arrays(np.arange(100, dtype="f8")[:50].view("f4").astype("f8")),
-        arrays(np.arange(200, dtype="f4")[::2]),
-        arrays(y=np.zeros(100, "i4")),
-        arrays(y=np.zeros(100, OTHER)),
-        arrays(y=np.zeros(200, "f4")[::2]),
-        arrays(np.ma.array(np.ones(100, "f4"))),
-        arrays(7),
-    ],
-)
+@pytest.mark.parametrize("given", [
+    arrays(np.arange(100, dtype="i4")),
+    arrays(np.arange(100, dtype=OTHER)),
+    arrays(np.arange(100, dtype="f8")[:50].view("f4").astype("f8")),
+    arrays(np.arange(200, dtype="f4")[::2]),
+    arrays(y=np.zeros(100, "i4")),
+    arrays(y=np.zeros(100, OTHER)),
+    arrays(y=np.zeros(200, "f4")[::2]),
+    arrays(np.ma.array(np.ones(100, "f4"))),
+    arrays(7),
+])  # fmt: skip
 def test_others_are_refused_before_anything_runs(call, given):
     x, y = given
     assert call([x], [y]) == 1

@@ -13,10 +13,8 @@ from eagerflow.codegen.region import REDUCTIONS
 from eagerflow.runtime.machine_code import available
 from tests.structure.sources import ROOT
 
-PAGE, REGIONS, ACCURACY = (
-    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("kernels", "kernels-regions", "kernels-accuracy")
-)
+NAMES = "kernels", "kernels-regions", "kernels-accuracy"
+PAGE, REGIONS, ACCURACY = ((ROOT / "docs" / f"{n}.md").read_text(encoding="utf-8") for n in NAMES)
 
 
 def table(text, marker):

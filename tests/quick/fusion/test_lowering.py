@@ -96,24 +96,11 @@ def with_columns(x, axis, keepdims):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        ((300, 200, 1), 0),
-        ((300, 200, 1), (0, 2)),
-        ((300, 1, 200), 0),
-        ((16, 1, 50, 60), (0, 3)),
-        ((1, 300, 200), 1),
-        ((20_000, 1), 0),
-        ((1, 20_000), 0),
-        ((1, 1, 30_000), (0, 1)),
-        ((300, 200, 1), None),
-        ((0, 1), 1),
-        ((4, 0, 1), (0, 2)),
-        ((1, 1), 0),
-        ((300, 200, 1), 2),
-    ],
-)
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((300, 200, 1), 0), ((300, 200, 1), (0, 2)), ((300, 1, 200), 0), ((16, 1, 50, 60), (0, 3)),
+    ((1, 300, 200), 1), ((20_000, 1), 0), ((1, 20_000), 0), ((1, 1, 30_000), (0, 1)),
+    ((300, 200, 1), None), ((0, 1), 1), ((4, 0, 1), (0, 2)), ((1, 1), 0), ((300, 200, 1), 2),
+])  # fmt: skip
 def test_columns_of_axes_of_size_1_and_0(shape, axis, keepdims, dtype):
     """In plans, whose arrays keep axes of size 1 that their regions lack."""
     x = ef.tensor(np.random.default_rng(0).standard_normal(shape), dtype=dtype)

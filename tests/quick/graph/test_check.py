@@ -13,7 +13,7 @@ from eagerflow.tree import flatten
 from tests.contract.cases import shipped
 from tests.graph.graphs import calls_of
 
-float32 = np.dtype("float32")
+float32, float64 = np.dtype("float32"), np.dtype("float64")
 VALUE_DEPENDENT = ("nonzero",)  # ops whose results have a shape that no trace can know
 
 
@@ -54,87 +54,59 @@ def test_edited_graphs_pass_the_check():
 # Planted faults -----------------------------------------------------------------------------------
 
 
+def put(part, /, **values):
+    for name, value in values.items():
+        setattr(part, name, value)
+
+
+def at(node_name, **values):
+    """Other values of a node."""
+    return lambda graph: put(node(graph, node_name), **values)
+
+
+def attribute(name, **values):
+    """Other attributes of a node."""
+    return lambda graph: node(graph, name).attributes.update(values)
+
+
+def result(**values):
+    """Other values of what the node tanh makes."""
+    return lambda graph: put(node(graph, "tanh").outputs[0], **values)
+
+
+def given(number, **values):
+    """Other values of an input."""
+    return lambda graph: put(graph.inputs[number], **values)
+
+
+def cell(**values):
+    """Other values of the cell of w."""
+    return lambda graph: put(graph.cells[0], **values)
+
+
+def constant(array):
+    return lambda graph: put(graph.constants[0], constant=array)
+
+
+def outputs(names, first=None):
+    """Other names of the outputs, or another first one."""
+
+    def plant(graph):
+        values = graph.outputs if first is None else [first, *graph.outputs[1:]]
+        graph.outputs = Values(values, names or graph.outputs.names)
+
+    return plant
+
+
+def one_more_input(made):
+    return lambda graph: put(graph, inputs=Values([*graph.inputs, made(graph)], ["x", "y", "z"]))
+
+
 def swap_nodes(graph):
     nodes = list(graph.nodes)
     i = nodes.index(node(graph, "tanh"))
     nodes[i - 1 : i + 1] = nodes[i], nodes[i - 1]
     graph.nodes = tuple(nodes)
-
-
-def repeat_node(graph):
-    graph.nodes += (graph.nodes[-1],)
-
-
-def repeat_name(graph):
-    node(graph, "tanh").outputs[0].name = "x"
-
-
-def lose_name(graph):
-    node(graph, "tanh").outputs[0].name = ""
-
-
-def lose_node_name(graph):
-    node(graph, "tanh").name = None
-
-
-def unknown_op(graph):
-    node(graph, "tanh").op = custom_op("theirs", lambda g: g)
-
-
-def foreign_op(graph):
-    node(graph, "tanh").op = None
-
-
-def too_many_inputs(graph):
-    node(graph, "tanh").inputs *= 2
-
-
-def too_few_inputs(graph):
-    node(graph, "matmul").inputs = node(graph, "matmul").inputs[:1]
-
-
-def no_input(graph):
-    node(graph, "tanh").inputs = (None,)
-
-
-def odd_input(graph):
-    node(graph, "tanh").inputs = ("three",)
-
-
-def array_input(graph):
-    node(graph, "tanh").inputs = (np.ones(3),)
-
-
-def foreign_value(graph):
-    node(graph, "tanh").inputs = (Value("alien", (Dim("batch"), 2), float32),)
-
-
-def wrong_dtype(graph):
-    graph.inputs[0].dtype = np.dtype("bool")
-
-
-def mixed_dtypes(graph):
-    graph.inputs[1].dtype = np.dtype("float64")
-
-
-def strange_attribute(graph):
-    node(graph, "sum").attributes["colour"] = "red"
-
-
-def missing_attribute(graph):
-    del node(graph, "sum").attributes["axis"]
-
-
-def ungiven_attribute(graph):
-    node(graph, "top_k").attributes["k"] = REQUIRED
-
-
-def listed_attribute(graph):
-    node(graph, "sum").attributes["axis"] = [0]
-
-
-def callable_attribute(graph):
-    node(graph, "sum").attributes["axis"] = (0, print)
 
 
 def deep_attribute(graph):
@@ -144,202 +116,95 @@ def deep_attribute(graph):
     node(graph, "sum").attributes["axis"] = axis
 
 
-def no_attributes(graph):
-    node(graph, "sum").attributes = None
-
-
-def wrong_axis(graph):
-    node(graph, "sum").attributes["axis"] = 7
-
-
-def senseless_attribute(graph):
-    node(graph, "sum").attributes["axis"] = slice(None)
-
-
-def wrong_shape(graph):
-    node(graph, "tanh").outputs[0].shape = (3,)
-
-
-def wrong_size_name(graph):
-    node(graph, "tanh").outputs[0].shape = (Dim("other"), 2)
-
-
-def wrong_result_dtype(graph):
-    node(graph, "tanh").outputs[0].dtype = np.dtype("float64")
-
-
-def missing_output(graph):
-    node(graph, "top_k").outputs = node(graph, "top_k").outputs[:1]
-
-
-def no_outputs(graph):
-    node(graph, "tanh").outputs = ()
-
-
-def wrong_index(graph):
-    node(graph, "top_k").outputs[1].index = 0
-
-
-def wrong_maker(graph):
-    node(graph, "tanh").outputs[0].node = node(graph, "matmul")
-
-
-def odd_shape(graph):
-    graph.inputs[0].shape = [3]
-
-
-def negative_size(graph):
-    graph.inputs[0].shape = (-1, 3)
-
-
-def odd_dtype(graph):
-    graph.inputs[0].dtype = np.dtype("datetime64[s]")
-
-
-def odd_device(graph):
-    graph.inputs[0].device = 3
-
-
-def odd_pin(graph):
-    node(graph, "tanh").device = 3
-
-
-def constant_input(graph):
-    graph.inputs[0].constant = ef.ones((2, 3))
-
-
-def input_twice(graph):
-    graph.inputs = Values([*graph.inputs, graph.inputs[0]], ["x", "y", "z"])
-
-
-def input_names_twice(graph):
-    graph.inputs = Values(graph.inputs, ["x", "x"])
-
-
-def odd_entry(graph):
-    graph.inputs = Values([*graph.inputs, 3.0], ["x", "y", "z"])
-
-
-def changed_constant(graph):
-    graph.constants[0].constant = ef.ones((3,))
-
-
-def constant_without_shape(graph):
-    graph.constants[0].constant = 3.0
-
-
-def changed_variable(graph):
-    graph.cells[0].variable = ef.Variable(ef.ones((2, 3)), name="w")
-
-
-def variable_of_a_node(graph):
-    graph.cells[0].value.node = graph.nodes[0]
-
-
-def variable_name_twice(graph):
-    graph.cells[0].name = "x"
-
-
-def misfit_assigned(graph):
-    graph.cells[0].assigned = node(graph, "tanh").outputs[0]
-
-
-def foreign_assigned(graph):
-    graph.cells[0].assigned = Value("alien", (3, 2), float32)
-
-
-def odd_assigned(graph):
-    graph.cells[0].assigned = 3.0
-
-
-def odd_output(graph):
-    graph.outputs = Values([3.0, *graph.outputs[1:]], graph.outputs.names)
-
-
-def foreign_output(graph):
-    values = [Value("alien", (), float32), *graph.outputs[1:]]
-    graph.outputs = Values(values, graph.outputs.names)
-
-
-def output_names_twice(graph):
-    graph.outputs = Values(graph.outputs, ["a", "a", "b"])
-
-
-def variable_names_twice(graph):
-    (cell,) = graph.cells
-    graph.cells += (Cell(cell.name, None, Value("other", (3, 2), np.dtype("float32"))),)
-
-
-def results_in_another_order(graph):
-    graph.results = (*graph.results[1:], graph.results[0])
-
-
-def other_structure(graph):
-    graph.structure = flatten([1, 2, 3, 4])[1]
-
-
-FAULTS = [
-    (swap_nodes, "matmul, which does not exist yet", "tanh"),
-    (repeat_node, "sum is made twice", "sum"),
-    (repeat_name, "the name 'x' is taken", "tanh"),
-    (lose_name, "has the name ''", "tanh"),
-    (lose_node_name, "it has the name None", None),
-    (unknown_op, "there is no op 'theirs'", "tanh"),
-    (foreign_op, "there is no op 'None'", "tanh"),
-    (too_many_inputs, "it has 2 inputs", "tanh"),
-    (too_few_inputs, "it has 1 inputs", "matmul"),
-    (no_input, "x is missing", "tanh"),
-    (odd_input, "x is 'three'", "tanh"),
-    (array_input, "x is array", "tanh"),
-    (foreign_value, "x is alien, which does not exist", "tanh"),
-    (wrong_dtype, "dtype that the op does not take", "matmul"),
-    (mixed_dtypes, "its inputs have different dtypes", "where"),
-    (strange_attribute, "its attributes are not those of the op", "sum"),
-    (missing_attribute, "its attributes are not those of the op", "sum"),
-    (ungiven_attribute, "the attribute k is not given", "top_k"),
-    (listed_attribute, "the attribute axis holds a list", "sum"),
-    (callable_attribute, "the attribute axis holds a builtin", "sum"),
-    (deep_attribute, "too deep", "sum"),
-    (no_attributes, "its attributes are None", "sum"),
-    (wrong_axis, "axis 7 does not exist", "sum"),
-    (senseless_attribute, "the attribute axis is not valid for the op", "sum"),
-    (wrong_shape, "its outputs are not those of the op", "tanh"),
-    (wrong_size_name, "its outputs are not those of the op", "tanh"),
-    (wrong_result_dtype, "its outputs are not those of the op", "tanh"),
-    (missing_output, "its outputs are not those of the op", "top_k"),
-    (no_outputs, "its outputs are not those of the op", "tanh"),
-    (wrong_index, "does not say that it is output 1", "top_k"),
-    (wrong_maker, "does not say that it is output 0", "tanh"),
-    (odd_shape, "x has the shape", "f"),
-    (negative_size, "x has the shape", "f"),
-    (odd_dtype, "x has the dtype", "f"),
-    (odd_device, "x is to be on 3", "f"),
-    (odd_pin, "it is to run on 3", "tanh"),
-    (constant_input, "the input x is a constant", "f"),
-    (input_twice, "x is made twice", "f"),
-    (input_names_twice, "inputs do not have a name each", "f"),
-    (odd_entry, "an input is 3.0", "f"),
-    (changed_constant, "constant does not match its array", "f"),
-    (constant_without_shape, "constant does not match its array", "f"),
-    (changed_variable, "Variable w is not as the graph says", "f"),
-    (variable_of_a_node, "Variable w is a constant, or a node makes it", "f"),
-    (variable_name_twice, "the name 'x' of a Variable is taken", "f"),
-    (misfit_assigned, "does not match it", "tanh"),
-    (foreign_assigned, "is not a value of the graph", "f"),
-    (odd_assigned, "an output or an assigned value is 3.0", "f"),
-    (odd_output, "an output or an assigned value is 3.0", "f"),
-    (foreign_output, "the output best is not a value", "f"),
-    (variable_names_twice, "its Variables do not have a name each", "f"),
-    (output_names_twice, "outputs do not have a name each", "f"),
-    (results_in_another_order, "values in its result are not its first outputs", "f"),
-    (other_structure, "3 leaves, and its structure 4", "f"),
-]
-
-
-@pytest.mark.parametrize(
-    ("plant", "words", "where"), FAULTS, ids=lambda x: getattr(x, "__name__", "")
-)
-def test_a_planted_fault_is_found(plant, words, where):
+def second_cell(graph):
+    other = Cell(graph.cells[0].name, None, Value("other", (3, 2), float32))
+    graph.cells += (other,)
+
+
+# What is planted, words of the error, and the node that it names, or the graph.
+FAULTS = {
+    "swapped nodes": (swap_nodes, "matmul, which does not exist yet", "tanh"),
+    "a node twice": (lambda g: put(g, nodes=(*g.nodes, g.nodes[-1])), "sum is made twice", "sum"),
+    "a name twice": (result(name="x"), "the name 'x' is taken", "tanh"),
+    "no name": (result(name=""), "has the name ''", "tanh"),
+    "no name of a node": (at("tanh", name=None), "it has the name None", None),
+    "an unknown op": (lambda g: put(node(g, "tanh"), op=custom_op("theirs", lambda g: g)),
+                      "there is no op 'theirs'", "tanh"),
+    "no op": (at("tanh", op=None), "there is no op 'None'", "tanh"),
+    "too many inputs": (lambda g: put(node(g, "tanh"), inputs=node(g, "tanh").inputs * 2),
+                        "it has 2 inputs", "tanh"),
+    "too few inputs": (lambda g: put(node(g, "matmul"), inputs=node(g, "matmul").inputs[:1]),
+                       "it has 1 inputs", "matmul"),
+    "no input": (at("tanh", inputs=(None,)), "x is missing", "tanh"),
+    "an odd input": (at("tanh", inputs=("three",)), "x is 'three'", "tanh"),
+    "an array as input": (at("tanh", inputs=(np.ones(3),)), "x is array", "tanh"),
+    "a foreign value": (at("tanh", inputs=(Value("alien", (Dim("batch"), 2), float32),)),
+                        "x is alien, which does not exist", "tanh"),
+    "a wrong dtype": (given(0, dtype=np.dtype("bool")), "dtype that the op does not take",
+                      "matmul"),
+    "mixed dtypes": (given(1, dtype=float64), "its inputs have different dtypes", "where"),
+    "a strange attribute": (attribute("sum", colour="red"),
+                            "its attributes are not those of the op", "sum"),
+    "a missing attribute": (lambda g: node(g, "sum").attributes.pop("axis"),
+                            "its attributes are not those of the op", "sum"),
+    "an attribute not given": (attribute("top_k", k=REQUIRED), "the attribute k is not given",
+                               "top_k"),
+    "a list": (attribute("sum", axis=[0]), "the attribute axis holds a list", "sum"),
+    "a function": (attribute("sum", axis=(0, print)), "the attribute axis holds a builtin", "sum"),
+    "a deep attribute": (deep_attribute, "too deep", "sum"),
+    "no attributes": (at("sum", attributes=None), "its attributes are None", "sum"),
+    "a wrong axis": (attribute("sum", axis=7), "axis 7 does not exist", "sum"),
+    "a senseless attribute": (attribute("sum", axis=slice(None)),
+                              "the attribute axis is not valid for the op", "sum"),
+    "a wrong shape": (result(shape=(3,)), "its outputs are not those of the op", "tanh"),
+    "a wrong size": (result(shape=(Dim("other"), 2)), "its outputs are not those of the op",
+                     "tanh"),
+    "a wrong dtype of a result": (result(dtype=float64), "its outputs are not those of the op",
+                                  "tanh"),
+    "a missing output": (lambda g: put(node(g, "top_k"), outputs=node(g, "top_k").outputs[:1]),
+                         "its outputs are not those of the op", "top_k"),
+    "no outputs": (at("tanh", outputs=()), "its outputs are not those of the op", "tanh"),
+    "a wrong index": (lambda g: put(node(g, "top_k").outputs[1], index=0),
+                      "does not say that it is output 1", "top_k"),
+    "a wrong maker": (lambda g: put(node(g, "tanh").outputs[0], node=node(g, "matmul")),
+                      "does not say that it is output 0", "tanh"),
+    "an odd shape": (given(0, shape=[3]), "x has the shape", "f"),
+    "a negative size": (given(0, shape=(-1, 3)), "x has the shape", "f"),
+    "an odd dtype": (given(0, dtype=np.dtype("datetime64[s]")), "x has the dtype", "f"),
+    "an odd device": (given(0, device=3), "x is to be on 3", "f"),
+    "an odd device of a node": (at("tanh", device=3), "it is to run on 3", "tanh"),
+    "a constant input": (given(0, constant=ef.ones((2, 3))), "the input x is a constant", "f"),
+    "an input twice": (one_more_input(lambda g: g.inputs[0]), "x is made twice", "f"),
+    "names of inputs twice": (lambda g: put(g, inputs=Values(g.inputs, ["x", "x"])),
+                              "inputs do not have a name each", "f"),
+    "an odd entry": (one_more_input(lambda g: 3.0), "an input is 3.0", "f"),
+    "another constant": (constant(ef.ones((3,))), "constant does not match its array", "f"),
+    "a constant without shape": (constant(3.0), "constant does not match its array", "f"),
+    "another Variable": (cell(variable=ef.Variable(ef.ones((2, 3)), name="w")),
+                         "Variable w is not as the graph says", "f"),
+    "a Variable of a node": (lambda g: put(g.cells[0].value, node=g.nodes[0]),
+                             "Variable w is a constant, or a node makes it", "f"),
+    "the name of a Variable": (cell(name="x"), "the name 'x' of a Variable is taken", "f"),
+    "a misfit assigned": (lambda g: put(g.cells[0], assigned=node(g, "tanh").outputs[0]),
+                          "does not match it", "tanh"),
+    "a foreign assigned value": (cell(assigned=Value("alien", (3, 2), float32)),
+                                 "is not a value of the graph", "f"),
+    "an odd assigned value": (cell(assigned=3.0), "an output or an assigned value is 3.0", "f"),
+    "an odd output": (outputs(None, 3.0), "an output or an assigned value is 3.0", "f"),
+    "a foreign output": (outputs(None, Value("alien", (), float32)),
+                         "the output best is not a value", "f"),
+    "names of Variables twice": (second_cell, "its Variables do not have a name each", "f"),
+    "names of outputs twice": (outputs(["a", "a", "b"]), "outputs do not have a name each", "f"),
+    "results in another order": (lambda g: put(g, results=(*g.results[1:], g.results[0])),
+                                 "values in its result are not its first outputs", "f"),
+    "another structure": (lambda g: put(g, structure=flatten([1, 2, 3, 4])[1]),
+                          "3 leaves, and its structure 4", "f"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault):
+    plant, words, where = FAULTS[fault]
     graph = sound()
     graph.check()
     plant(graph)

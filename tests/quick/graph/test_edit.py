@@ -100,18 +100,15 @@ def test_prune_keeps_only_required_nodes():
     assert len(graph.nodes) == 7 and graph.inputs.names == ("x", "y")
 
 
-@pytest.mark.parametrize(
-    ("asked", "names", "nest"),
-    [
-        ("dense/matmul", ("dense/matmul",), 0),
-        (["loss", "h"], ("loss", "h"), [0, 1]),
-        ({"a": "h", "b": "top_k:1"}, ("a", "b"), {"a": 0, "b": 1}),
-        (("h", "h"), ("h", "h_1"), (0, 1)),
-        ({1: "h", "1": "loss"}, ("1", "1_1"), {1: 0, "1": 1}),
-        ("x", ("x",), 0),
-        ("w", ("w",), 0),
-    ],
-)
+@pytest.mark.parametrize(("asked", "names", "nest"), [
+    ("dense/matmul", ("dense/matmul",), 0),
+    (["loss", "h"], ("loss", "h"), [0, 1]),
+    ({"a": "h", "b": "top_k:1"}, ("a", "b"), {"a": 0, "b": 1}),
+    (("h", "h"), ("h", "h_1"), (0, 1)),
+    ({1: "h", "1": "loss"}, ("1", "1_1"), {1: 0, "1": 1}),
+    ("x", ("x",), 0),
+    ("w", ("w",), 0),
+])  # fmt: skip
 def test_the_nest_that_is_asked_for_is_the_result(asked, names, nest):
     small = network().prune(asked)
     small.check()

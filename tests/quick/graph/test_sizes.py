@@ -54,13 +54,11 @@ def test_numbers_take_the_place_of_names(n):
     found.check()
     assert any(isinstance(size, Dim) for size in sizes_of(graph))
     assert not any(isinstance(size, Dim) for size in sizes_of(found))
-    x, w = (
-        ef.asarray(np.random.default_rng(n).random(s).astype("float32")) for s in [(n, 3), (3, 2)]
-    )
+    rng = np.random.default_rng(n)
+    x, w = (ef.asarray(rng.random(s).astype("float32")) for s in [(n, 3), (3, 2)])
     expected = program(x, w)
-    check_same_bits(
-        computed(found, [x, w]), [expected[k].numpy() for k in ("y", "x", "known")], "filled"
-    )
+    wanted = [expected[k].numpy() for k in ("y", "x", "known")]
+    check_same_bits(computed(found, [x, w]), wanted, "filled")
 
 
 def test_everything_else_stays():
@@ -133,9 +131,8 @@ def test_every_kind_of_attribute():
     """Sizes hide in tuples, in slices, and in tuples of slices."""
     n = Dim("n")
     x = Value("x", (n, 4), np.dtype("float32"))
-    node = Node(
-        ops["getitem"], (x,), {"index": (slice(0, n, None), (slice(None), 2)[1])}, "getitem"
-    )
+    attributes = {"index": (slice(0, n, None), 2)}
+    node = Node(ops["getitem"], (x,), attributes, "getitem")
     node.outputs = (Value("getitem", (n,), x.dtype, node=node),)
     found = concrete(Graph("f", Values([x]), [node], Values(node.outputs)), {"n": 6})
     assert found.nodes[0].attributes == {"index": (slice(0, 6, None), 2)}

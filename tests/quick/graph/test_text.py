@@ -81,9 +81,8 @@ def test_repr_stays_one_line():
 
 def test_several_results_stand_in_one_line():
     graph = ef.capture.trace(lambda x: ef.top_k(x, 2), spec(5))
-    assert graph.text(lines=False).split("\n")[1] == (
-        "  top_k:0, :1: float32[2], int64[2] = top_k(x, k=2)"
-    )
+    line = graph.text(lines=False).split("\n")[1]
+    assert line == "  top_k:0, :1: float32[2], int64[2] = top_k(x, k=2)"
 
 
 def test_pinned_devices_are_shown():
@@ -103,18 +102,15 @@ def test_long_heads_are_broken():
     assert max(map(len, words.split("\n"))) < 120
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (np.dtype("int8"), "int8"),
-        ((slice(None), slice(1, None, 2), 3, Ellipsis, None), "(:, 1::2, 3, ..., None)"),
-        ((1,), "(1,)"),
-        (Dim("n") * 2, "2*n"),
-        ("same", "'same'"),
-        (float("nan"), "nan"),
-        ((), "()"),
-    ],
-)
+@pytest.mark.parametrize(("value", "words"), [
+    (np.dtype("int8"), "int8"),
+    ((slice(None), slice(1, None, 2), 3, Ellipsis, None), "(:, 1::2, 3, ..., None)"),
+    ((1,), "(1,)"),
+    (Dim("n") * 2, "2*n"),
+    ("same", "'same'"),
+    (float("nan"), "nan"),
+    ((), "()"),
+])  # fmt: skip
 def test_attributes_read_as_code(value, words):
     assert attribute_text(value) == words
 

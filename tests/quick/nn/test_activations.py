@@ -121,8 +121,3 @@ def test_far_from_zero_nothing_overflows():
             assert np.isfinite(getattr(activations, name)(far)).all(), name
     np.testing.assert_allclose(activations.squareplus(far)[:2], 1 / np.abs(far[:2]), rtol=1e-4)
     assert activations.relu(ef.tensor([-np.inf]), max_value=6.0).item() == 0
-
-
-def test_glu_wants_two_halves():
-    with pytest.raises(ef.errors.ShapeError, match="3 elements have no two halves"):
-        activations.glu(ef.ones((2, 3)))

@@ -48,10 +48,8 @@ def test_token_by_token(kind, captured, more):
     close(grown(run, X, [1] * 6, cache), right)
     assert not captured or len(run.graphs) == 1
     # A new sequence begins in the same room, first with several tokens at once.
-    close(
-        grown(run, X[:, ::-1], [3, 1, 2], cache),
-        layer(X[:, ::-1], X[:, ::-1], use_causal_mask=True),
-    )
+    right = layer(X[:, ::-1], X[:, ::-1], use_causal_mask=True)
+    close(grown(run, X[:, ::-1], [3, 1, 2], cache), right)
 
 
 @by_kind
@@ -67,9 +65,8 @@ def test_scores_with_a_cache(kind):
     right, whole = layer(X, X, use_causal_mask=True, return_attention_scores=True)
     cache = layer.make_cache(2, 6)
     layer(X[:, :5], X[:, :5], cache=cache)
-    outputs, scores = layer(
-        X[:, 5:], X[:, 5:], cache=cache, position=5, return_attention_scores=True
-    )
+    more = {"position": 5, "return_attention_scores": True}
+    outputs, scores = layer(X[:, 5:], X[:, 5:], cache=cache, **more)
     close(outputs, right[:, 5:])
     close(scores, whole[:, :, 5:])
 
@@ -89,9 +86,8 @@ def test_a_cache_remembers_which_tokens_count():
 def test_generation_in_one_scan(captured):
     """Text that a scan writes with a cache is what it would write reading all of it each time."""
     ef.random.seed(0)
-    embedding = ef.nn.ReversibleEmbedding(
-        11, 8, tie_weights=False, embeddings_initializer="glorot_normal"
-    )
+    more = {"tie_weights": False, "embeddings_initializer": "glorot_normal"}
+    embedding = ef.nn.ReversibleEmbedding(11, 8, **more)
     layer = ef.nn.GroupQueryAttention(4, 4, 2, kernel_initializer="he_normal")
 
     def following(words, **call):
@@ -316,67 +312,48 @@ def test_training_with_a_head_on_top():
     assert accuracy > 0.95
 
 
-# What is refused ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: ef.nn.MultiHeadAttention(0, 3), "num_heads.*0 is out of range"),
-        (lambda: ef.nn.MultiHeadAttention(2, 2.5), "key_dim.*2.5 is out of range"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3, dropout=1.0), "dropout.*1.0 is not a rate"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3, output_shape=(2, 0)), "output_shape.*0 is out of"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes="x"), "attention_axes.*not axes"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3, sliding_window=0), "sliding_window.*0 is out of"),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3, dropout=0.1, flash_attention=True),
-            "flash attention has no dropout",
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: ef.nn.MultiHeadAttention(0, 3), "num_heads.*0 is out of range"),
+    (lambda: ef.nn.MultiHeadAttention(2, 2.5), "key_dim.*2.5 is out of range"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, dropout=1.0), "dropout.*1.0 is not a rate"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, output_shape=(2, 0)), "output_shape.*0 is out of"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes="x"), "attention_axes.*not axes"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, sliding_window=0), "sliding_window.*0 is out of"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, dropout=0.1, flash_attention=True),
+     "flash attention has no dropout"),
+    (lambda: ef.nn.GroupQueryAttention(3, 4, 3), "4 heads of queries cannot share 3"),
+    (lambda: ef.nn.Attention(score_mode="sum"), "'sum' is not a score mode"),
+    (lambda: ef.nn.Attention()(ef.ones((2, 3))), "not what this layer takes"),
+    (lambda: ef.nn.Attention()([X]), "not what this layer takes"),
+    (lambda: ef.nn.Attention()([X, X], mask=[None]), "mask.*not what this layer takes"),
+    (
+        lambda: ef.nn.MultiHeadAttention(2, 3, flash_attention=True)(
+            X, X, return_attention_scores=True
         ),
-        (lambda: ef.nn.GroupQueryAttention(3, 4, 3), "4 heads of queries cannot share 3"),
-        (lambda: ef.nn.Attention(score_mode="sum"), "'sum' is not a score mode"),
-        (lambda: ef.nn.Attention()(ef.ones((2, 3))), "not what this layer takes"),
-        (lambda: ef.nn.Attention()([X]), "not what this layer takes"),
-        (lambda: ef.nn.Attention()([X, X], mask=[None]), "mask.*not what this layer takes"),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3, flash_attention=True)(
-                X, X, return_attention_scores=True
-            ),
-            "flash attention has no return_attention_scores",
-        ),
-        (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, cache={}), "cache.*not a cache"),
-    ],
-)
+        "flash attention has no return_attention_scores",
+    ),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, cache={}), "cache.*not a cache"),
+])  # fmt: skip
 def test_bad_arguments(make, words):
     with pytest.raises(ef.errors.ArgumentError, match=f"(?s){words}"):
         make()
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: ef.nn.MultiHeadAttention(2, 3)(X), "there are no values.*layer\\(x, x\\)"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3)(X[0], X[0]), "queries, values and keys do not fit"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, X[:, :3]), "a value for each key"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=5)(X, X), "axis 5"),
-        (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=(1, 2))(X, X), "attention_axes"),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, value_mask=X > 0),
-            "the mask does not fit.*2 axes",
-        ),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X[0, 0] > 0),
-            "the mask does not fit.*2 to 4 axes",
-        ),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X > 0),
-            "does not broadcast to \\(2, 2, 6, 6\\)",
-        ),
-        (
-            lambda: ef.nn.MultiHeadAttention(2, 3)(X[None], X[None], cache=CACHE),
-            "a cache needs inputs of one sequence",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X), "there are no values.*layer\\(x, x\\)"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X[0], X[0]), "queries, values and keys do not fit"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, X[:, :3]), "a value for each key"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=5)(X, X), "axis 5"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=(1, 2))(X, X), "attention_axes"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, value_mask=X > 0),
+     "the mask does not fit.*2 axes"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X[0, 0] > 0),
+     "the mask does not fit.*2 to 4 axes"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X > 0),
+     "does not broadcast to \\(2, 2, 6, 6\\)"),
+    (lambda: ef.nn.MultiHeadAttention(2, 3)(X[None], X[None], cache=CACHE),
+     "a cache needs inputs of one sequence"),
+])  # fmt: skip
 def test_bad_shapes(make, words):
     with pytest.raises(ef.errors.ShapeError, match=f"(?s){words}"):
         make()

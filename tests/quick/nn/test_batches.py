@@ -140,33 +140,22 @@ def test_class_weights_multiply_those_of_examples():
     assert rows(source)[-1][2] == 3.0
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: make_source(X, Y[:3], None, 3, "fit"), r"y int64\(3,\)"),
-        (lambda: make_source(X, None, W[:3], 3, "fit"), "sample_weight"),
-        (lambda: make_source({"a": X, "b": Y[:2]}, None, None, 3, "fit"), "different numbers"),
-        (lambda: make_source(X[:0], None, None, 3, "fit"), "no examples"),
-        (lambda: make_source(np.float32(3), None, None, 3, "fit"), "different numbers"),
-        (lambda: make_source(X, Y, None, 0, "fit"), "batch_size"),
-        (lambda: make_source(iter([]), Y, None, 3, "fit"), "gives the targets"),
-        (lambda: make_source(ef.nn.Loader(X), Y, None, 3, "fit"), "gives the targets"),
-        (lambda: make_source(Indexed(), None, None, 3, "fit"), "ef.nn.Loader"),
-        (lambda: list(make_source([(X, Y, W, W)], None, None, 3, "fit").epoch()), "4 parts"),
-        (lambda: list(make_source(iter([]), None, None, 3, "fit").epoch()), "no batch"),
-        (
-            lambda: list(make_source(X, None, None, 3, "fit", class_weight={0: 1}).epoch()),
-            "one array of class targets",
-        ),
-        (
-            lambda: list(make_source(X, Y, None, 3, "fit", class_weight=[1, 2]).epoch()),
-            "map classes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: make_source(X, Y[:3], None, 3, "fit"), r"y int64\(3,\)"),
+    (lambda: make_source(X, None, W[:3], 3, "fit"), "sample_weight"),
+    (lambda: make_source({"a": X, "b": Y[:2]}, None, None, 3, "fit"), "different numbers"),
+    (lambda: make_source(X[:0], None, None, 3, "fit"), "no examples"),
+    (lambda: make_source(np.float32(3), None, None, 3, "fit"), "different numbers"),
+    (lambda: make_source(X, Y, None, 0, "fit"), "batch_size"),
+    (lambda: make_source(iter([]), Y, None, 3, "fit"), "gives the targets"),
+    (lambda: make_source(ef.nn.Loader(X), Y, None, 3, "fit"), "gives the targets"),
+    (lambda: make_source(Indexed(), None, None, 3, "fit"), "ef.nn.Loader"),
+    (lambda: list(make_source([(X, Y, W, W)], None, None, 3, "fit").epoch()), "4 parts"),
+    (lambda: list(make_source(iter([]), None, None, 3, "fit").epoch()), "no batch"),
+    (lambda: list(make_source(X, None, None, 3, "fit", class_weight={0: 1}).epoch()),
+     "one array of class targets"),
+    (lambda: list(make_source(X, Y, None, 3, "fit", class_weight=[1, 2]).epoch()), "map classes"),
+])  # fmt: skip
 def test_mistakes(make, words):
     with pytest.raises((ef.errors.ArgumentError, ef.errors.ShapeError), match=words):
         make()

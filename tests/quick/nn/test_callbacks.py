@@ -96,21 +96,18 @@ def test_logs_added_by_a_callback_reach_later_callbacks():
 # Monitors -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "values", "epochs", "weight"),
-    [
-        ({"patience": 2}, [5, 4, 3, 3, 3, 3, 3], 5, 4),
-        ({"patience": 0}, [5, 4, 4, 3], 3, 2),
-        ({"patience": 2, "restore_best_weights": True}, [5, 3, 4, 4, 1], 4, 1),
-        ({"patience": 2, "min_delta": 0.5}, [5, 4.8, 4.6, 1], 3, 2),
-        ({"patience": 2, "mode": "max"}, [1, 2, 1, 1, 5], 4, 3),
-        ({"patience": 2, "baseline": 2.0}, [5, 4, 3, 2.5, 1], 5, 4),
-        ({"patience": 2, "baseline": 2.0}, [5, 6, 1], 2, 1),
-        ({"patience": 1, "start_from_epoch": 3}, [1, 2, 3, 4, 5, 6], 5, 4),
-        ({"patience": 1, "restore_best_weights": True, "baseline": 1.0}, [5, 6, 7], 2, 0),
-        ({"patience": 9, "restore_best_weights": True}, [5, 1, 4], 3, 1),
-    ],
-)
+@pytest.mark.parametrize(("options", "values", "epochs", "weight"), [
+    ({"patience": 2}, [5, 4, 3, 3, 3, 3, 3], 5, 4),
+    ({"patience": 0}, [5, 4, 4, 3], 3, 2),
+    ({"patience": 2, "restore_best_weights": True}, [5, 3, 4, 4, 1], 4, 1),
+    ({"patience": 2, "min_delta": 0.5}, [5, 4.8, 4.6, 1], 3, 2),
+    ({"patience": 2, "mode": "max"}, [1, 2, 1, 1, 5], 4, 3),
+    ({"patience": 2, "baseline": 2.0}, [5, 4, 3, 2.5, 1], 5, 4),
+    ({"patience": 2, "baseline": 2.0}, [5, 6, 1], 2, 1),
+    ({"patience": 1, "start_from_epoch": 3}, [1, 2, 3, 4, 5, 6], 5, 4),
+    ({"patience": 1, "restore_best_weights": True, "baseline": 1.0}, [5, 6, 7], 2, 0),
+    ({"patience": 9, "restore_best_weights": True}, [5, 1, 4], 3, 1),
+])  # fmt: skip
 def test_early_stopping(options, values, epochs, weight):
     stop = callbacks.EarlyStopping("loss", **options)
     for _ in range(2):  # it can be used again
@@ -322,29 +319,21 @@ def test_history_plot_without_matplotlib_raises(monkeypatch):
         history_of(loss=[1]).plot()
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: callbacks.CallbackList([3]), "not a callback"),
-        (lambda: callbacks.CallbackList([callbacks.History]), r"History\(\)"),
-        (lambda: callbacks.LambdaCallback(on_step=print), "on_step"),
-        (lambda: callbacks.EarlyStopping(mode="up"), "mode"),
-        (lambda: callbacks.EarlyStopping(patience=-1), "patience"),
-        (lambda: drive(callbacks.EarlyStopping("acc"), [1]), "there is no 'acc'"),
-        (lambda: callbacks.ReduceLROnPlateau(factor=1.0), "factor"),
-        (lambda: callbacks.ModelCheckpoint("a", save_freq="step"), "save_freq"),
-        (lambda: drive(callbacks.ModelCheckpoint("{acc}"), [1]), "fields of loss, epoch"),
-        (
-            lambda: drive(callbacks.ModelCheckpoint("a", save_best_only=True), [1]),
-            "there is no 'val_loss'",
-        ),
-        (lambda: drive(callbacks.LearningRateScheduler(lambda e, r: "0.1"), [1]), "a number"),
-        (lambda: drive(callbacks.LearningRateScheduler(lambda e, r: None), [1]), "gave None"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: callbacks.CallbackList([3]), "not a callback"),
+    (lambda: callbacks.CallbackList([callbacks.History]), r"History\(\)"),
+    (lambda: callbacks.LambdaCallback(on_step=print), "on_step"),
+    (lambda: callbacks.EarlyStopping(mode="up"), "mode"),
+    (lambda: callbacks.EarlyStopping(patience=-1), "patience"),
+    (lambda: drive(callbacks.EarlyStopping("acc"), [1]), "there is no 'acc'"),
+    (lambda: callbacks.ReduceLROnPlateau(factor=1.0), "factor"),
+    (lambda: callbacks.ModelCheckpoint("a", save_freq="step"), "save_freq"),
+    (lambda: drive(callbacks.ModelCheckpoint("{acc}"), [1]), "fields of loss, epoch"),
+    (lambda: drive(callbacks.ModelCheckpoint("a", save_best_only=True), [1]),
+     "there is no 'val_loss'"),
+    (lambda: drive(callbacks.LearningRateScheduler(lambda e, r: "0.1"), [1]), "a number"),
+    (lambda: drive(callbacks.LearningRateScheduler(lambda e, r: None), [1]), "gave None"),
+])  # fmt: skip
 def test_mistakes(call, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         call()
@@ -355,9 +344,6 @@ def test_swap_needs_running_means():
     swap.set_model(Peer())
     with pytest.raises(ef.errors.ArgumentError, match="use_ema=True"):
         swap.on_test_begin()
-
-
-# Keras --------------------------------------------------------------------------------------------
 
 
 def _keras():

@@ -107,31 +107,16 @@ def test_sizes_by_name():
     assert [str(x.shape) for x in made.inputs] == ["(batch, n)", "(3, n, b_dim2)"]
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"Sequential": {"layers": [{"Input": {"shape": [4]}}, {"Dense": {"units": 2}}]}},
-        {
-            "Model": {
-                "inputs": {"x": {"shape": [4]}},
-                "layers": {"out": {"Dense": {"units": 2}}},
-                "calls": [{"layer": "out", "inputs": "x"}],
-                "outputs": "out",
-            }
-        },
-        {
-            "Functional": {
-                "inputs": {"x": {"shape": [4], "dtype": "float32"}},
-                "layers": {"out": {"class_name": "Dense", "config": {"units": 2}}},
-                "calls": [
-                    {"layer": "out", "inputs": "x", "name": "first"},
-                    {"op": "multiply", "args": [{"tensor": "first"}, 2.0]},
-                ],
-                "outputs": ["multiply"],
-            }
-        },
-    ],
-)
+@pytest.mark.parametrize("config", [
+    {"Sequential": {"layers": [{"Input": {"shape": [4]}}, {"Dense": {"units": 2}}]}},
+    {"Model": {"inputs": {"x": {"shape": [4]}}, "layers": {"out": {"Dense": {"units": 2}}},
+               "calls": [{"layer": "out", "inputs": "x"}], "outputs": "out"}},
+    {"Functional": {"inputs": {"x": {"shape": [4], "dtype": "float32"}},
+                    "layers": {"out": {"class_name": "Dense", "config": {"units": 2}}},
+                    "calls": [{"layer": "out", "inputs": "x", "name": "first"},
+                              {"op": "multiply", "args": [{"tensor": "first"}, 2.0]}],
+                    "outputs": ["multiply"]}},
+])  # fmt: skip
 def test_short_forms(config):
     model = ef.nn.model_from_config(config)
     assert ef.tree.flatten(model(FLOATS))[0][0].shape == (3, 2)
@@ -184,10 +169,8 @@ def test_classes_of_users():
     assert config["config"] == {"name": model.name, "units": 3, "scale": 2.0}
     made = ef.nn.model_from_config(config)
     assert type(made) is Twice and made.name == model.name
-    assert (
-        type(ef.nn.model_from_config({"Twice": {"units": 2, "scale": 1}}, {"Twice": Twice}))
-        is Twice
-    )
+    short = {"Twice": {"units": 2, "scale": 1}}
+    assert type(ef.nn.model_from_config(short, {"Twice": Twice})) is Twice
 
 
 def test_clones():
@@ -207,44 +190,37 @@ def test_clones():
 
 
 def model_with(**parts):
-    config = {
-        "inputs": {"x": {"shape": [4]}},
-        "layers": {"out": {"Dense": {"units": 2}}},
-        "calls": [{"layer": "out", "inputs": "x"}],
-        "outputs": "out",
-    }
+    config = {"inputs": {"x": {"shape": [4]}}, "layers": {"out": {"Dense": {"units": 2}}}}
+    config |= {"calls": [{"layer": "out", "inputs": "x"}], "outputs": "out"}
     return {"Model": config | parts}
 
 
-@pytest.mark.parametrize(
-    "config, words",
-    [
-        ({}, "does not describe a layer"),
-        ([1], "does not describe a layer"),
-        ({"Dense": 3}, "are no arguments"),
-        ({"Dens": {"units": 3}}, "there is no 'Dens'.*'Dense'"),
-        ({"Mine": {}}, "there is no 'Mine'"),
-        ({"my.module>Mine": {}}, "custom_objects={'Mine': Mine}"),
-        ({"Dense": {"units": -1}}, "out of range"),
-        (model_with(inputs=["x"]), "no inputs by name"),
-        (model_with(inputs={"x": {}}), "does not describe an input"),
-        (model_with(inputs={"x": {"shape": [4.5]}}), "is no size"),
-        (model_with(inputs={"x": {"shape": [-4]}}), "is no size"),
-        (model_with(layers=3), "no layers by name"),
-        (model_with(calls=3), "not a list of calls"),
-        (model_with(calls=[3]), "not a call"),
-        (model_with(calls=[{"layer": "nobody"}]), "not a layer"),
-        (model_with(calls=[{"layer": "out", "inputs": "y"}]), "no tensor"),
-        (model_with(calls=[{"layer": "out", "inputs": "x", "name": "x"}]), "a name twice"),
-        (model_with(calls=[{"op": "no_op", "args": ["x"]}]), "there is no 'no_op'"),
-        (model_with(calls=[{"op": 3, "args": []}]), "not a name of an op"),
-        (model_with(calls=[{"op": "zeros", "args": []}]), "a call without a tensor"),
-        (model_with(calls=[{"op": "tanh", "args": [{"what": 1}]}]), "not a value"),
-        (model_with(calls=[{"op": "tanh", "args": [{"variable": "v"}]}]), "not a variable"),
-        (model_with(outputs="nobody"), "no tensor"),
-        (model_with(outputs=None), "not tensors"),
-    ],
-)
+@pytest.mark.parametrize("config, words", [
+    ({}, "does not describe a layer"),
+    ([1], "does not describe a layer"),
+    ({"Dense": 3}, "are no arguments"),
+    ({"Dens": {"units": 3}}, "there is no 'Dens'.*'Dense'"),
+    ({"Mine": {}}, "there is no 'Mine'"),
+    ({"my.module>Mine": {}}, "custom_objects={'Mine': Mine}"),
+    ({"Dense": {"units": -1}}, "out of range"),
+    (model_with(inputs=["x"]), "no inputs by name"),
+    (model_with(inputs={"x": {}}), "does not describe an input"),
+    (model_with(inputs={"x": {"shape": [4.5]}}), "is no size"),
+    (model_with(inputs={"x": {"shape": [-4]}}), "is no size"),
+    (model_with(layers=3), "no layers by name"),
+    (model_with(calls=3), "not a list of calls"),
+    (model_with(calls=[3]), "not a call"),
+    (model_with(calls=[{"layer": "nobody"}]), "not a layer"),
+    (model_with(calls=[{"layer": "out", "inputs": "y"}]), "no tensor"),
+    (model_with(calls=[{"layer": "out", "inputs": "x", "name": "x"}]), "a name twice"),
+    (model_with(calls=[{"op": "no_op", "args": ["x"]}]), "there is no 'no_op'"),
+    (model_with(calls=[{"op": 3, "args": []}]), "not a name of an op"),
+    (model_with(calls=[{"op": "zeros", "args": []}]), "a call without a tensor"),
+    (model_with(calls=[{"op": "tanh", "args": [{"what": 1}]}]), "not a value"),
+    (model_with(calls=[{"op": "tanh", "args": [{"variable": "v"}]}]), "not a variable"),
+    (model_with(outputs="nobody"), "no tensor"),
+    (model_with(outputs=None), "not tensors"),
+])  # fmt: skip
 def test_wrong_configurations(config, words):
     with pytest.raises(EagerflowError, match=f"(?s){words}"):
         ef.nn.model_from_config(config)

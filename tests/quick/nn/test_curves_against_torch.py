@@ -73,9 +73,8 @@ def torch_gpt(ids, weights):
     x = tokens[ids] + next(weights)
     for _ in range(DEPTH):
         h = norm(x)
-        q, k, v = (
-            dense(h, WIDTH, WIDTH).unflatten(-1, (HEADS, -1)).transpose(1, 2) for _ in range(3)
-        )
+        heads = (dense(h, WIDTH, WIDTH).unflatten(-1, (HEADS, -1)) for _ in range(3))
+        q, k, v = (head.transpose(1, 2) for head in heads)
         h = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + dense(h.transpose(1, 2).flatten(2), WIDTH, WIDTH)
         h = functional.gelu(dense(norm(x), WIDTH, 4 * WIDTH), approximate="tanh")
@@ -135,9 +134,9 @@ def torch_residual(images, weights):
 
     h = stem = conv(images.permute(0, 3, 1, 2))
     for last in (False, True):
-        h = functional.batch_norm(
-            conv(h), None, None, next(weights), next(weights), training=True, eps=1e-5
-        )
+        h = conv(h)
+        given = None, None, next(weights), next(weights)
+        h = functional.batch_norm(h, *given, training=True, eps=1e-5)
         h = functional.relu(h + stem if last else h)
     return h.mean((2, 3)) @ next(weights) + next(weights)
 

@@ -30,17 +30,10 @@ def test_kernels_over_several_axes_begin_as_matrices():
     layer = ef.nn.EinsumDense("abc,dbc->ad", 40, kernel_initializer="he_normal")
     layer(ef.ones((1, 20, 30)))
     assert abs(np.std(layer.kernel.numpy()) / np.sqrt(2 / 600) - 1) < 0.03
-    other = ef.nn.EinsumDense(
-        "ab,bc->ac", 3, kernel_initializer=lambda shape, dtype: ef.ones(shape)
-    )
+    ones = lambda shape, dtype: ef.ones(shape)
+    other = ef.nn.EinsumDense("ab,bc->ac", 3, kernel_initializer=ones)
     other(ef.ones((1, 2)))
     np.testing.assert_array_equal(other.kernel, np.ones((2, 3)))
-
-
-def test_mixed_dtypes():
-    layer = ef.nn.EinsumDense("ab,bc->ac", 3, bias_axes="c", dtype="mixed_bfloat16")
-    assert layer(ef.ones((2, 4))).dtype.name == "bfloat16"
-    assert {w.dtype.name for w in layer.weights} == {"float32"}
 
 
 @pytest.mark.parametrize(

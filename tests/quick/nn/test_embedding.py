@@ -27,10 +27,8 @@ def test_first_values_are_a_copy():
 def test_first_values_of_both_kernels():
     layer = ef.nn.ReversibleEmbedding(5, 2, tie_weights=False, weights=TABLE)
     layer(np.array([[0]]))
-    assert [w.name.rpartition("/")[2] for w in layer.weights] == [
-        "embeddings",
-        "reverse_embeddings",
-    ]
+    names = [w.name.rpartition("/")[2] for w in layer.weights]
+    assert names == ["embeddings", "reverse_embeddings"]
     np.testing.assert_array_equal(layer.embeddings, TABLE)
     assert layer.reverse_embeddings.shape == (2, 5)
 

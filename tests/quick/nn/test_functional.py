@@ -31,9 +31,8 @@ def towers():
     a, b = ef.nn.Input((3,), name="a"), ef.nn.Input((3,), name="b")
     shared = ef.nn.Dense(4, activation="tanh", name="shared")
     joined = ef.concat([shared(a), shared(b) * 2.0], axis=1)
-    model = ef.nn.Model(
-        [a, b], {"sum": joined.sum(axis=1), "out": ef.nn.Dense(2, name="out")(joined)}
-    )
+    outputs = {"sum": joined.sum(axis=1), "out": ef.nn.Dense(2, name="out")(joined)}
+    model = ef.nn.Model([a, b], outputs)
     return model, shared
 
 
@@ -61,12 +60,9 @@ def test_a_step_is_captured_and_gradients_reach_shared_layers():
             loss = (out["out"] ** 2).sum() + out["sum"].sum()
         return tape.gradient(loss, model.trainable_weights)
 
-    eager = step.__wrapped__(a, b) if hasattr(step, "__wrapped__") else None
-    for gradient in step(a, b):
-        assert float(ef.abs(gradient).sum()) > 0
-    if eager is not None:
-        for x, y in zip(step(a, b), eager, strict=True):
-            same(x, y)
+    for found, wanted in zip(step(a, b), step.python(a, b), strict=True):
+        assert float(ef.abs(found).sum()) > 0
+        same(found, wanted)
 
 
 def test_models_in_models():
@@ -245,28 +241,21 @@ def test_repr_of_symbolic_tensors():
     assert repr(x) == "Tensor(<symbolic>, shape=(batch, 3), float32, cpu:0)"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "words"),
-    [
-        (lambda x: float(x.sum()), CaptureError, "needs a number"),
-        (lambda x: x.numpy(), CaptureError, "needs a number"),
-        (
-            lambda x: ef.nn.Model(x, ef.nn.Input((2,), name="y") * 2.0),
-            ArgumentError,
-            "depend on 'y'",
-        ),
-        (lambda x: ef.nn.Model(x, ef.ones(3)), ArgumentError, "not a symbolic tensor"),
-        (lambda x: ef.nn.Model(ef.ones(3), x), ArgumentError, "not a symbolic tensor"),
-        (lambda x: ef.nn.Model(x, x + 1.0)([ef.ones((1, 3))] * 2), ArgumentError, "2 inputs for"),
-        (lambda x: ef.nn.Model(x, x @ ef.ones((3, 2)))(ef.ones((1, 4))), ShapeError, "matmul"),
-        (lambda x: x @ ef.ones((4, 2)), ShapeError, "matmul"),
-        (lambda x: ef.nn.Dense(2)(ef.nn.Dense(3)), DTypeError, "is not a tensor"),
-        (lambda x: ef.nn.Dense(2).output, ArgumentError, "is in no model"),
-        (lambda x: ef.nn.Model(x, ef.nn.Dense(2)(x)).get_layer("z"), ArgumentError, "no layer 'z'"),
-        (lambda x: ef.Variable(1.0).assign(x.sum()), CaptureError, "assign needs a number"),
-        (lambda x: ef.function(lambda: x + 1.0)(), CaptureError, "an op needs a number"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "error", "words"), [
+    (lambda x: float(x.sum()), CaptureError, "needs a number"),
+    (lambda x: x.numpy(), CaptureError, "needs a number"),
+    (lambda x: ef.nn.Model(x, ef.nn.Input((2,), name="y") * 2.0), ArgumentError, "depend on 'y'"),
+    (lambda x: ef.nn.Model(x, ef.ones(3)), ArgumentError, "not a symbolic tensor"),
+    (lambda x: ef.nn.Model(ef.ones(3), x), ArgumentError, "not a symbolic tensor"),
+    (lambda x: ef.nn.Model(x, x + 1.0)([ef.ones((1, 3))] * 2), ArgumentError, "2 inputs for"),
+    (lambda x: ef.nn.Model(x, x @ ef.ones((3, 2)))(ef.ones((1, 4))), ShapeError, "matmul"),
+    (lambda x: x @ ef.ones((4, 2)), ShapeError, "matmul"),
+    (lambda x: ef.nn.Dense(2)(ef.nn.Dense(3)), DTypeError, "is not a tensor"),
+    (lambda x: ef.nn.Dense(2).output, ArgumentError, "is in no model"),
+    (lambda x: ef.nn.Model(x, ef.nn.Dense(2)(x)).get_layer("z"), ArgumentError, "no layer 'z'"),
+    (lambda x: ef.Variable(1.0).assign(x.sum()), CaptureError, "assign needs a number"),
+    (lambda x: ef.function(lambda: x + 1.0)(), CaptureError, "an op needs a number"),
+])  # fmt: skip
 def test_errors(wrong, error, words):
     with pytest.raises(error, match=words):
         wrong(ef.nn.Input((3,), name="x"))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from tests.nn.cases import Case, activation, masking, merging, noise, normalization
+from tests.nn.cases import Case, activation, einsum_dense, masking, merging, noise, normalization
 from tests.nn.test_cases import made, run
 
-MODULES = (activation, masking, merging, noise, normalization)
+MODULES = activation, einsum_dense, masking, merging, noise, normalization
 # Without gradients means too steep, also for rounding; layers within have policies of theirs.
 CASES = [
     row

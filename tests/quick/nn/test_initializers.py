@@ -12,18 +12,9 @@ import eagerflow as ef
 os.environ.setdefault("KERAS_BACKEND", "jax")
 initializers = ef.nn.initializers
 RANDOM = [
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
-    "LecunNormal",
-    "LecunUniform",
-    "Orthogonal",
-    "RandomNormal",
-    "RandomUniform",
-    "TruncatedNormal",
-    "VarianceScaling",
-]
+    "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "LecunNormal", "LecunUniform",
+    "Orthogonal", "RandomNormal", "RandomUniform", "TruncatedNormal", "VarianceScaling",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -39,17 +30,10 @@ def test_seeds_and_configurations(name):
     assert one((5, 4), "float64").dtype == ef.float64
 
 
-@pytest.mark.parametrize(
-    ("shape", "fans"),
-    [
-        ((), (1, 1)),
-        ((900,), (900, 900)),
-        ((300, 200), (300, 200)),
-        ((3, 100, 50), (300, 150)),
-        ((3, 2, 60, 40), (360, 240)),
-        ((2, 3, 2, 30, 20), (360, 240)),
-    ],
-)
+@pytest.mark.parametrize(("shape", "fans"), [
+    ((), (1, 1)), ((900,), (900, 900)), ((300, 200), (300, 200)), ((3, 100, 50), (300, 150)),
+    ((3, 2, 60, 40), (360, 240)), ((2, 3, 2, 30, 20), (360, 240)),
+])  # fmt: skip
 def test_fans_of_every_rank(shape, fans):
     for mode, fan in zip(("fan_in", "fan_out", "fan_avg"), (*fans, sum(fans) / 2), strict=True):
         limit = np.sqrt(3 * 2.5 / fan)
@@ -60,28 +44,22 @@ def test_fans_of_every_rank(shape, fans):
 
 
 def test_fans_along_given_axes():
-    scaling = initializers.VarianceScaling(
-        1.0, "fan_in", "uniform", 0, input_axes=(0,), output_axes=[1, 2]
-    )
+    axes = {"input_axes": (0,), "output_axes": [1, 2]}
+    scaling = initializers.VarianceScaling(1.0, "fan_in", "uniform", 0, **axes)
     draw = scaling((400, 3, 50)).numpy()
     assert 0.98 * np.sqrt(3 / 400) < abs(draw).max() <= np.sqrt(3 / 400)
     glorot = initializers.GlorotUniform(0, (0,), (1, 2))((400, 3, 50)).numpy()
     assert 0.98 * np.sqrt(6 / 550) < abs(glorot).max() <= np.sqrt(6 / 550)
 
 
-@pytest.mark.parametrize(
-    ("made", "mean", "spread", "most"),
-    [
-        (initializers.RandomNormal(1.0, 0.5, 0), 1.0, 0.5, np.inf),
-        (initializers.TruncatedNormal(1.0, 0.5, 0), 1.0, 0.5 * 0.87962566, 1.0),
-        (initializers.RandomUniform(0.0, 2.0, 0), 1.0, 2 / np.sqrt(12), 1.0),
-        (initializers.HeNormal(0), 0.0, np.sqrt(2 / 500), 2 * np.sqrt(2 / 500) / 0.87962566),
-        (
-            initializers.VarianceScaling(1.0, "fan_out", "untruncated_normal", 0),
-            *(0.0, np.sqrt(1 / 400), np.inf),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("made", "mean", "spread", "most"), [
+    (initializers.RandomNormal(1.0, 0.5, 0), 1.0, 0.5, np.inf),
+    (initializers.TruncatedNormal(1.0, 0.5, 0), 1.0, 0.5 * 0.87962566, 1.0),
+    (initializers.RandomUniform(0.0, 2.0, 0), 1.0, 2 / np.sqrt(12), 1.0),
+    (initializers.HeNormal(0), 0.0, np.sqrt(2 / 500), 2 * np.sqrt(2 / 500) / 0.87962566),
+    (initializers.VarianceScaling(1.0, "fan_out", "untruncated_normal", 0),
+     *(0.0, np.sqrt(1 / 400), np.inf)),
+])  # fmt: skip
 def test_distributions(made, mean, spread, most):
     draw = made((500, 400)).numpy().astype("float64") - mean
     assert abs(draw.mean()) < 4 * spread / np.sqrt(draw.size)
@@ -139,20 +117,17 @@ def test_every_name_of_keras_is_known():
             assert type(initializers.get(name)).__name__ == base, name
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        (lambda: initializers.VarianceScaling(0.0), ef.errors.ArgumentError, "0.0 is not positive"),
-        (lambda: initializers.VarianceScaling(1.0, "fan"), ef.errors.ArgumentError, "not a choice"),
-        (lambda: initializers.STFT("left"), ef.errors.ArgumentError, "not a side"),
-        (lambda: initializers.STFT(window="square"), ef.errors.ArgumentError, "no 'square'"),
-        (lambda: initializers.STFT()((4, 3)), ef.errors.ShapeError, "STFT"),
-        (lambda: initializers.STFT("real", [1.0])((4, 1, 3)), ef.errors.ShapeError, "window of 4"),
-        (lambda: initializers.Identity()((4,)), ef.errors.ShapeError, "Identity"),
-        (lambda: initializers.Orthogonal()((4,)), ef.errors.ShapeError, "at least 2 axes"),
-        (lambda: initializers.get("glorot"), ef.errors.ArgumentError, "there is no 'glorot'"),
-    ],
-)
+@pytest.mark.parametrize(("make", "error", "words"), [
+    (lambda: initializers.VarianceScaling(0.0), ef.errors.ArgumentError, "0.0 is not positive"),
+    (lambda: initializers.VarianceScaling(1.0, "fan"), ef.errors.ArgumentError, "not a choice"),
+    (lambda: initializers.STFT("left"), ef.errors.ArgumentError, "not a side"),
+    (lambda: initializers.STFT(window="square"), ef.errors.ArgumentError, "no 'square'"),
+    (lambda: initializers.STFT()((4, 3)), ef.errors.ShapeError, "STFT"),
+    (lambda: initializers.STFT("real", [1.0])((4, 1, 3)), ef.errors.ShapeError, "window of 4"),
+    (lambda: initializers.Identity()((4,)), ef.errors.ShapeError, "Identity"),
+    (lambda: initializers.Orthogonal()((4,)), ef.errors.ShapeError, "at least 2 axes"),
+    (lambda: initializers.get("glorot"), ef.errors.ArgumentError, "there is no 'glorot'"),
+])  # fmt: skip
 def test_bad_arguments(make, error, words):
     with pytest.raises(error, match=words):
         make()

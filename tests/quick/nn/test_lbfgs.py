@@ -19,9 +19,8 @@ def quadratic(size, seed=0):
 def test_quadratic(search, history):
     a, b, minimum = quadratic(12)
     w = ef.Variable(np.zeros(12))
-    optimizer = ef.nn.optimizers.LBFGS(
-        history, search, max_iterations=2000, gradient_tolerance=1e-9, tolerance=0.0
-    )
+    more = {"max_iterations": 2000, "gradient_tolerance": 1e-9, "tolerance": 0.0}
+    optimizer = ef.nn.optimizers.LBFGS(history, search, **more)
     loss = optimizer.minimize(lambda: 0.5 * (w * (ef.tensor(a) @ w)).sum() - (b * w).sum())
     np.testing.assert_allclose(w.numpy(), minimum, atol=1e-7)
     assert float(loss) == pytest.approx(-0.5 * b @ minimum)
@@ -35,9 +34,7 @@ def rosenbrock(x):
 def test_rosenbrock_takes_about_as_many_steps_as_scipy():
     optimize = pytest.importorskip("scipy.optimize")
     start = np.tile([-1.2, 1.0], 5)
-    theirs = optimize.minimize(
-        rosenbrock, start, jac=lambda x: optimize.rosen_der(x), method="L-BFGS-B"
-    )
+    theirs = optimize.minimize(rosenbrock, start, jac=optimize.rosen_der, method="L-BFGS-B")
     w = ef.Variable(start)
     optimizer = ef.nn.optimizers.LBFGS()
     loss = optimizer.minimize(lambda: rosenbrock(w.value), [w])
@@ -107,19 +104,14 @@ def test_a_function_that_is_not_a_number_further_on():
     assert float(w) == pytest.approx(0.01, rel=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: ef.nn.optimizers.LBFGS(0), "history: 0 is out of range"),
-        (lambda: ef.nn.optimizers.LBFGS(line_search="exact"), "not a line search"),
-        (lambda: ef.nn.optimizers.LBFGS(tolerance=-1.0), "negative"),
-        (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.tensor(1.0)), "there are none"),
-        (
-            lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(ef.Variable(-1.0)), []),
-            "there are none",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: ef.nn.optimizers.LBFGS(0), "history: 0 is out of range"),
+    (lambda: ef.nn.optimizers.LBFGS(line_search="exact"), "not a line search"),
+    (lambda: ef.nn.optimizers.LBFGS(tolerance=-1.0), "negative"),
+    (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.tensor(1.0)), "there are none"),
+    (lambda: ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(ef.Variable(-1.0)), []),
+     "there are none"),
+])  # fmt: skip
 def test_errors(call, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         call()

@@ -7,7 +7,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.nn import losses
-from tests.nn.loss_rows import ONE_HOT, PROBABILITIES, ROWS
+from tests.nn.loss_rows import LABELS, LOGITS, ONE_HOT, PROBABILITIES, ROWS
 
 by_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 
@@ -141,6 +141,35 @@ def test_nests_of_users():
     assert float(Both()(y, p)) == 1
 
 
+def test_far_logits_do_not_overflow():
+    found = losses.binary_crossentropy([[1.0], [0.0]], [[-1000.0], [1000.0]], from_logits=True)
+    assert found.tolist() == [1000, 1000]
+
+
+def test_targets_without_an_axis_are_a_column():
+    y, p = np.array([1.0, 0.0]), np.array([[0.75], [0.5]])
+    loss = losses.BinaryCrossentropy()
+    assert float(loss(y, p)) == float(loss(y[:, None], p))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda z: losses.sparse_categorical_crossentropy(LABELS, z, from_logits=True),
+        lambda z: losses.categorical_crossentropy(ONE_HOT, ef.softmax(z)),
+        lambda z: losses.binary_crossentropy(ONE_HOT, z, from_logits=True),
+        lambda z: losses.huber(ONE_HOT, z),
+    ],
+)
+def test_gradients(loss):
+    ef.testing.check_gradients(loss, (LOGITS,), order=1, rtol=1e-4, atol=1e-8)
+
+
+def test_a_function_can_be_a_loss():
+    worst = losses.get(lambda y, p: ef.max(ef.abs(y - p), axis=-1))
+    assert float(worst(ef.zeros((2, 2)), ef.tensor([[1.0, 2.0], [0.0, 4.0]]))) == 3
+
+
 def test_circle_with_references():
     y, p = np.array([0, 1]), np.eye(2)
     own = losses.circle(y, p, [0, 1, 0], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], False, 1.0)
@@ -148,41 +177,35 @@ def test_circle_with_references():
 
 
 def test_aliases():
-    for name, cls in {
-        "mse": "MeanSquaredError",
-        "MAPE": "MeanAbsolutePercentageError",
-        "msle": "MeanSquaredLogarithmicError",
-        "bce": "BinaryCrossentropy",
-        "KLD": "KLDivergence",
-    }.items():
+    names = {"mse": "MeanSquaredError", "MAPE": "MeanAbsolutePercentageError"}
+    names |= {"msle": "MeanSquaredLogarithmicError", "bce": "BinaryCrossentropy"}
+    for name, cls in (names | {"KLD": "KLDivergence"}).items():
         assert isinstance(losses.get(name), getattr(losses, cls))
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (
-            lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0),
-            ef.errors.ArgumentError,
-            "q: 1.0 is out of range",
-        ),
-        (lambda: losses.Huber(reduction="all"), ef.errors.ArgumentError, "reduction: 'all' is not"),
-        (lambda: losses.Huber(dtype="floaty"), ef.errors.DTypeError, "floaty"),
-        (lambda: losses.Dice()(ONE_HOT, PROBABILITIES[:2]), ef.errors.ShapeError, "dice"),
-        (
-            lambda: losses.Dice()(ONE_HOT, PROBABILITIES, np.ones(6)),
-            ef.errors.ShapeError,
-            "sample_weight",
-        ),
-        (lambda: losses.circle([0, 1], PROBABILITIES), ef.errors.ShapeError, "circle"),
-        (lambda: losses.hinge(ONE_HOT, PROBABILITIES[:, :2]), ef.errors.ShapeError, "hinge"),
-        (
-            lambda: losses.sparse_categorical_crossentropy([True], PROBABILITIES[:1]),
-            ef.errors.DTypeError,
-            "class numbers are integers",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0), ef.errors.ArgumentError,
+     "q: 1.0 is out of range"),
+    (lambda: losses.get("mean_squared"), ef.errors.ArgumentError, "mean_squared_error"),
+    (lambda: losses.get(3), ef.errors.ArgumentError, "int"),
+    (lambda: losses.MeanSquaredError("avg"), ef.errors.ArgumentError, "'mean'"),
+    (lambda: losses.mean_squared_error(ef.zeros((2, 3)), ef.zeros((2, 4))),
+     ef.errors.ShapeError, r"float32\(2, 4\)"),
+    (lambda: losses.categorical_crossentropy(LABELS, LOGITS), ef.errors.ShapeError, "Sparse"),
+    (lambda: losses.sparse_categorical_crossentropy(ONE_HOT, LOGITS), ef.errors.ShapeError,
+     "CategoricalCrossentropy"),
+    (lambda: losses.sparse_categorical_crossentropy([4], LOGITS[:1]),
+     ef.errors.IndexRangeError, "4"),
+    (lambda: losses.Huber(reduction="all"), ef.errors.ArgumentError, "reduction: 'all' is not"),
+    (lambda: losses.Huber(dtype="floaty"), ef.errors.DTypeError, "floaty"),
+    (lambda: losses.Dice()(ONE_HOT, PROBABILITIES[:2]), ef.errors.ShapeError, "dice"),
+    (lambda: losses.Dice()(ONE_HOT, PROBABILITIES, np.ones(6)), ef.errors.ShapeError,
+     "sample_weight"),
+    (lambda: losses.circle([0, 1], PROBABILITIES), ef.errors.ShapeError, "circle"),
+    (lambda: losses.hinge(ONE_HOT, PROBABILITIES[:, :2]), ef.errors.ShapeError, "hinge"),
+    (lambda: losses.sparse_categorical_crossentropy([True], PROBABILITIES[:1]),
+     ef.errors.DTypeError, "class numbers are integers"),
+])  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -73,27 +73,22 @@ def test_functions_make_models():
     np.testing.assert_array_equal(model([ef.ones((2, 3)), ef.ones((2, 3))]), [[2, 2, 2, 3]] * 2)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: ef.nn.Add()(ef.ones((2, 3))), "Shape", "takes a list of tensors"),
-        (lambda: ef.nn.Add()([]), "Shape", "takes a list of tensors"),
-        (lambda: ef.nn.Subtract()([ef.ones((2, 3))]), "Shape", "a list of 2"),
-        (lambda: ef.nn.Add()([ef.ones((2, 3)), ef.ones((2, 4))]), "Shape", "do not fit together"),
-        (
-            lambda: ef.nn.Concatenate()([ef.ones((2, 3)), ef.ones((3, 3))]),
-            *("Shape", "do not fit together"),
-        ),
-        (lambda: ef.nn.Dot(1)([ef.ones((2, 3)), ef.ones((2, 4))]), "Shape", "do not fit together"),
-        (lambda: ef.nn.Dot(0)([ef.ones((2, 3)), ef.ones((2, 3))]), "Argument", "axis of examples"),
-        (lambda: ef.nn.Dot("last"), "Argument", "'last' is not an axis"),
-        (lambda: ef.nn.Dot((1, 2, 3)), "Argument", "is not an axis"),
-        (lambda: ef.nn.ReLU(max_value=-1.0), "Argument", "-1.0 is negative"),
-        (lambda: ef.nn.LeakyReLU(-0.1), "Argument", "-0.1 is negative"),
-        (lambda: ef.nn.Lambda("sqare"), "Argument", "'sqare' is not a function"),
-        (lambda: ef.nn.Lambda(lambda x: x).get_config(), "Argument", "a Python function"),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: ef.nn.Add()(ef.ones((2, 3))), "Shape", "takes a list of tensors"),
+    (lambda: ef.nn.Add()([]), "Shape", "takes a list of tensors"),
+    (lambda: ef.nn.Subtract()([ef.ones((2, 3))]), "Shape", "a list of 2"),
+    (lambda: ef.nn.Add()([ef.ones((2, 3)), ef.ones((2, 4))]), "Shape", "do not fit together"),
+    (lambda: ef.nn.Concatenate()([ef.ones((2, 3)), ef.ones((3, 3))]),
+     *("Shape", "do not fit together")),
+    (lambda: ef.nn.Dot(1)([ef.ones((2, 3)), ef.ones((2, 4))]), "Shape", "do not fit together"),
+    (lambda: ef.nn.Dot(0)([ef.ones((2, 3)), ef.ones((2, 3))]), "Argument", "axis of examples"),
+    (lambda: ef.nn.Dot("last"), "Argument", "'last' is not an axis"),
+    (lambda: ef.nn.Dot((1, 2, 3)), "Argument", "is not an axis"),
+    (lambda: ef.nn.ReLU(max_value=-1.0), "Argument", "-1.0 is negative"),
+    (lambda: ef.nn.LeakyReLU(-0.1), "Argument", "-0.1 is negative"),
+    (lambda: ef.nn.Lambda("sqare"), "Argument", "'sqare' is not a function"),
+    (lambda: ef.nn.Lambda(lambda x: x).get_config(), "Argument", "a Python function"),
+])  # fmt: skip
 def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(getattr(ef.errors, f"{error}Error"), match=words):
         call()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.nn import losses, metrics
 from tests.nn.metric_rows import BITS, ONE_HOT, PROBABILITIES, ROWS, SCORES
 
@@ -176,59 +177,34 @@ def test_state_of_ones_own():
 MAPS = np.zeros((2, 3), "int64")
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: metrics.Precision(1.5), ef.errors.ArgumentError, "thresholds: 1.5 is out"),
-        (lambda: metrics.Recall(top_k=0), ef.errors.ArgumentError, "top_k: 0 is out"),
-        (
-            lambda: metrics.Recall(class_id=0)([0, 1], [0.5, 0.2]),
-            ef.errors.ShapeError,
-            "no axis of classes",
-        ),
-        (lambda: metrics.AUC(curve="RAC"), ef.errors.ArgumentError, "'RAC' is not a curve"),
-        (lambda: metrics.AUC(1), ef.errors.ArgumentError, "num_thresholds: 1"),
-        (lambda: metrics.AUC(num_labels=2), ef.errors.ArgumentError, "multi_label=True"),
-        (
-            lambda: metrics.AUC(multi_label=True)([0, 1], [0.5, 0.2]),
-            ef.errors.ShapeError,
-            "no axis of labels",
-        ),
-        (lambda: metrics.AUC(summation_method="mid"), ef.errors.ArgumentError, "not a method"),
-        (lambda: metrics.PrecisionAtRecall(2), ef.errors.ArgumentError, "recall: 2 is out"),
-        (lambda: metrics.FBetaScore(beta=0.0), ef.errors.ArgumentError, "beta: 0.0 is out"),
-        (lambda: metrics.F1Score(threshold=1.5), ef.errors.ArgumentError, "threshold: 1.5"),
-        (lambda: metrics.F1Score("mean"), ef.errors.ArgumentError, "not an average"),
-        (lambda: metrics.F1Score()([0, 1], [0.5, 0.2]), ef.errors.ShapeError, "two axes"),
-        (lambda: metrics.R2Score("mean"), ef.errors.ArgumentError, "not an aggregation"),
-        (lambda: metrics.R2Score(num_regressors=-1), ef.errors.ArgumentError, "num_regressors"),
-        (lambda: metrics.R2Score()([0, 1], [0.5, 0.2]), ef.errors.ShapeError, "two axes"),
-        (lambda: metrics.IoU(2, [2]), ef.errors.ArgumentError, "target_class_ids"),
-        (
-            lambda: metrics.MeanIoU(2)(MAPS, MAPS, np.ones((2, 3))),
-            ef.errors.DTypeError,
-            "dtype='float32'",
-        ),
-        (
-            lambda: metrics.MeanIoU(2)(MAPS, MAPS[:1]),
-            ef.errors.ShapeError,
-            "targets and predictions",
-        ),
-        (lambda: metrics.MeanMetricWrapper(3), ef.errors.ArgumentError, "fn"),
-        (
-            lambda: metrics.TopKCategoricalAccuracy()(ONE_HOT[:, 0], PROBABILITIES),
-            ef.errors.ShapeError,
-            "Sparse",
-        ),
-        (
-            lambda: metrics.Metric().update_state(),
-            ef.errors.ArgumentError,
-            "not define update_state",
-        ),
-        (lambda: metrics.Metric().result(), ef.errors.ArgumentError, "not define result"),
-        (lambda: metrics.Mean()([1.0, 2.0], [1.0, 2.0, 3.0]), ef.errors.ShapeError, "weight"),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: metrics.get("acuracy"), ArgumentError, "'accuracy'"),
+    (lambda: metrics.CategoricalAccuracy()(MAPS[0], SCORES[:3]), ShapeError, "Sparse"),
+    (lambda: metrics.Precision(1.5), ArgumentError, "thresholds: 1.5 is out"),
+    (lambda: metrics.Recall(top_k=0), ArgumentError, "top_k: 0 is out"),
+    (lambda: metrics.Recall(class_id=0)([0, 1], [0.5, 0.2]), ShapeError, "no axis of classes"),
+    (lambda: metrics.AUC(curve="RAC"), ArgumentError, "'RAC' is not a curve"),
+    (lambda: metrics.AUC(1), ArgumentError, "num_thresholds: 1"),
+    (lambda: metrics.AUC(num_labels=2), ArgumentError, "multi_label=True"),
+    (lambda: metrics.AUC(multi_label=True)([0, 1], [0.5, 0.2]), ShapeError, "no axis of labels"),
+    (lambda: metrics.AUC(summation_method="mid"), ArgumentError, "not a method"),
+    (lambda: metrics.PrecisionAtRecall(2), ArgumentError, "recall: 2 is out"),
+    (lambda: metrics.FBetaScore(beta=0.0), ArgumentError, "beta: 0.0 is out"),
+    (lambda: metrics.F1Score(threshold=1.5), ArgumentError, "threshold: 1.5"),
+    (lambda: metrics.F1Score("mean"), ArgumentError, "not an average"),
+    (lambda: metrics.F1Score()([0, 1], [0.5, 0.2]), ShapeError, "two axes"),
+    (lambda: metrics.R2Score("mean"), ArgumentError, "not an aggregation"),
+    (lambda: metrics.R2Score(num_regressors=-1), ArgumentError, "num_regressors"),
+    (lambda: metrics.R2Score()([0, 1], [0.5, 0.2]), ShapeError, "two axes"),
+    (lambda: metrics.IoU(2, [2]), ArgumentError, "target_class_ids"),
+    (lambda: metrics.MeanIoU(2)(MAPS, MAPS, np.ones((2, 3))), DTypeError, "dtype='float32'"),
+    (lambda: metrics.MeanIoU(2)(MAPS, MAPS[:1]), ShapeError, "targets and predictions"),
+    (lambda: metrics.MeanMetricWrapper(3), ArgumentError, "fn"),
+    (lambda: metrics.TopKCategoricalAccuracy()(ONE_HOT[:, 0], PROBABILITIES), ShapeError, "Sparse"),
+    (lambda: metrics.Metric().update_state(), ArgumentError, "not define update_state"),
+    (lambda: metrics.Metric().result(), ArgumentError, "not define result"),
+    (lambda: metrics.Mean()([1.0, 2.0], [1.0, 2.0, 3.0]), ShapeError, "weight"),
+])  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

@@ -182,33 +182,23 @@ def test_wrapped_layer_trains_and_is_restored_from_config():
     np.testing.assert_array_equal(again(ef.tensor(x)), layer(ef.tensor(x)))
 
 
-# Errors -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: ef.nn.GroupNormalization(0), "Argument", "0 is out of range"),
-        (lambda: ef.nn.GroupNormalization(3)(ef.ones((2, 4))), "Shape", "cannot be divided"),
-        (lambda: ef.nn.GroupNormalization(3)(ef.nn.Input((5, None))), "Shape", "unknown number"),
-        (lambda: ef.nn.LayerNormalization(3)(ef.ones((2, 4))), "Shape", "axis 3"),
-        (lambda: ef.nn.Normalization(mean=1.0), "Argument", "one statistic is given"),
-        (
-            lambda: ef.nn.Normalization(mean=[1.0, 2.0], variance=1.0)(ef.ones((2, 3))),
-            *("Shape", "mean and variance do not fit"),
-        ),
-        (lambda: ef.nn.Normalization(mean=1.0, variance=1.0).adapt(DATA), "Argument", "were given"),
-        (lambda: ef.nn.Normalization().adapt([]), "Argument", "there are no data"),
-        (lambda: ef.nn.Normalization().adapt([DATA, DATA[..., :2]]), "Shape", "do not fit"),
-        (lambda: ef.nn.SpectralNormalization(ef.nn.Dense(2), 0), "Argument", "out of range"),
-        (lambda: ef.nn.SpectralNormalization(len), "Argument", "not a layer"),
-        (
-            lambda: ef.nn.SpectralNormalization(ef.nn.Flatten())(ef.ones((2, 3))),
-            *("Argument", "neither kernel nor embeddings"),
-        ),
-        (lambda: ef.nn.LocalResponseNormalization(-1), "Argument", "out of range"),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: ef.nn.GroupNormalization(0), "Argument", "0 is out of range"),
+    (lambda: ef.nn.GroupNormalization(3)(ef.ones((2, 4))), "Shape", "cannot be divided"),
+    (lambda: ef.nn.GroupNormalization(3)(ef.nn.Input((5, None))), "Shape", "unknown number"),
+    (lambda: ef.nn.LayerNormalization(3)(ef.ones((2, 4))), "Shape", "axis 3"),
+    (lambda: ef.nn.Normalization(mean=1.0), "Argument", "one statistic is given"),
+    (lambda: ef.nn.Normalization(mean=[1.0, 2.0], variance=1.0)(ef.ones((2, 3))),
+     *("Shape", "mean and variance do not fit")),
+    (lambda: ef.nn.Normalization(mean=1.0, variance=1.0).adapt(DATA), "Argument", "were given"),
+    (lambda: ef.nn.Normalization().adapt([]), "Argument", "there are no data"),
+    (lambda: ef.nn.Normalization().adapt([DATA, DATA[..., :2]]), "Shape", "do not fit"),
+    (lambda: ef.nn.SpectralNormalization(ef.nn.Dense(2), 0), "Argument", "out of range"),
+    (lambda: ef.nn.SpectralNormalization(len), "Argument", "not a layer"),
+    (lambda: ef.nn.SpectralNormalization(ef.nn.Flatten())(ef.ones((2, 3))),
+     *("Argument", "neither kernel nor embeddings")),
+    (lambda: ef.nn.LocalResponseNormalization(-1), "Argument", "out of range"),
+])  # fmt: skip
 def test_errors_state_the_expected_argument(call, error, words):
     with pytest.raises(getattr(ef.errors, f"{error}Error"), match=words):
         call()

@@ -36,24 +36,16 @@ def theirs(make):
     return [v.detach().numpy() for v in values]
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "peer"),
-    [
-        (lambda: optimizers.SGD(0.1), lambda p: torch.optim.SGD(p, 0.1)),
-        (lambda: optimizers.SGD(0.1, 0.9), lambda p: torch.optim.SGD(p, 0.1, 0.9)),
-        (
-            lambda: optimizers.SGD(0.1, 0.9, nesterov=True),
-            lambda p: torch.optim.SGD(p, 0.1, 0.9, nesterov=True),
-        ),
-        (lambda: optimizers.Adam(0.01), lambda p: torch.optim.Adam(p, 0.01, eps=1e-7)),
-        (lambda: optimizers.Adam(0.1, 0.5, 0.9), lambda p: torch.optim.Adam(p, 0.1, (0.5, 0.9))),
-        (
-            lambda: optimizers.AdamW(0.01, 0.1),
-            lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1, eps=1e-7),
-        ),
-    ],
-    ids=["sgd", "momentum", "nesterov", "adam", "adam-betas", "adamw"],
-)
+@pytest.mark.parametrize(("optimizer", "peer"), [
+    (lambda: optimizers.SGD(0.1), lambda p: torch.optim.SGD(p, 0.1)),
+    (lambda: optimizers.SGD(0.1, 0.9), lambda p: torch.optim.SGD(p, 0.1, 0.9)),
+    (lambda: optimizers.SGD(0.1, 0.9, nesterov=True),
+     lambda p: torch.optim.SGD(p, 0.1, 0.9, nesterov=True)),
+    (lambda: optimizers.Adam(0.01), lambda p: torch.optim.Adam(p, 0.01, eps=1e-7)),
+    (lambda: optimizers.Adam(0.1, 0.5, 0.9), lambda p: torch.optim.Adam(p, 0.1, (0.5, 0.9))),
+    (lambda: optimizers.AdamW(0.01, 0.1),
+     lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1, eps=1e-7)),
+], ids=["sgd", "momentum", "nesterov", "adam", "adam-betas", "adamw"])  # fmt: skip
 def test_steps_are_those_of_pytorch(optimizer, peer):
     # Keras puts Adam's epsilon beside the uncorrected root, PyTorch beside the corrected one.
     for x, y in zip(ours(optimizer()), theirs(peer), strict=True):
@@ -204,11 +196,8 @@ def test_variables_at_once_together_and_alone(name, shapes, monkeypatch):
 def test_formulas_that_round_otherwise_are_no_joint_steps():
     """Only instructions with the same bits in NumPy and in machine code."""
     attributes = {"update": ops["ftrl_update"], "exact": ops["adam_update"]}
-    float32 = np.dtype("float32")
-    found = {
-        name: optimizers.joint_steps.joint_step(op, dict(op.attributes), float32, (3, 4))
-        for name, op in attributes.items()
-    }
+    step, row = optimizers.joint_steps.joint_step, (np.dtype("float32"), (3, 4))
+    found = {name: step(op, dict(op.attributes), *row) for name, op in attributes.items()}
     assert found["update"] is None
     assert (found["exact"] is not None) == generated.enabled()
 
@@ -308,12 +297,8 @@ def test_dynamic_scale_in_float16():
     optimizer.minimize(lambda: (w.astype("float16") * ef.tensor([100.0], "float16")).sum())
     np.testing.assert_array_equal(w.numpy(), before)
     assert float(optimizer.dynamic_scale) == 2.0**14
-    assert (
-        optimizers.get(
-            {"class_name": "LossScaleOptimizer", "config": optimizer.get_config()}
-        ).get_config()
-        == optimizer.get_config()
-    )
+    config = {"class_name": "LossScaleOptimizer", "config": optimizer.get_config()}
+    assert optimizers.get(config).get_config() == optimizer.get_config()
 
 
 def test_adafactor_keeps_rows_and_columns():
@@ -361,58 +346,34 @@ def built():
     return optimizer
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: optimizers.get("adm"), ef.errors.ArgumentError, "'adam'"),
-        (lambda: optimizers.SGD(-1.0), ef.errors.ArgumentError, "learning rate"),
-        (lambda: optimizers.SGD(0.1, momentum=2), ef.errors.ArgumentError, "momentum"),
-        (lambda: optimizers.Adam(beta_1=1.0), ef.errors.ArgumentError, "beta_1"),
-        (lambda: optimizers.Adam(clipnorm=1, clipvalue=1), ef.errors.ArgumentError, "one of"),
-        (
-            lambda: optimizers.SGD().apply([], [ef.Variable(1.0)]),
-            ef.errors.GradientError,
-            "0 gradients for 1",
-        ),
-        (
-            lambda: optimizers.SGD().apply([ef.ones((2,))], [ef.Variable([1.0], name="w")]),
-            ef.errors.ShapeError,
-            "w: the gradient and its variable differ in shape",
-        ),
-        (
-            lambda: optimizers.SGD().apply([ef.ones(())], [ef.ones(())]),
-            ef.errors.GradientError,
-            "only Variables",
-        ),
-        (lambda: optimizers.Adam(clipnorm=-1.0), ef.errors.ArgumentError, "clipnorm: -1.0 is not"),
-        (lambda: optimizers.Adam(ema_momentum=2.0), ef.errors.ArgumentError, "ema_momentum"),
-        (
-            lambda: optimizers.Adam(ema_overwrite_frequency=0),
-            ef.errors.ArgumentError,
-            "ema_overwrite_frequency",
-        ),
-        (
-            lambda: optimizers.Adam(gradient_accumulation_steps=1),
-            ef.errors.ArgumentError,
-            "gradient_accumulation_steps: 1 is out of range",
-        ),
-        (lambda: optimizers.AdamW(weight_decay=None), ef.errors.ArgumentError, "there is none"),
-        (lambda: optimizers.Lion(beta_1=0.0), ef.errors.ArgumentError, "beta_1"),
-        (
-            lambda: optimizers.Ftrl(l1_regularization_strength=-1.0),
-            ef.errors.ArgumentError,
-            "l1_regularization_strength: -1.0 is negative",
-        ),
-        (lambda: optimizers.Ftrl(learning_rate_power=1.0), ef.errors.ArgumentError, "positive"),
-        (lambda: optimizers.LossScaleOptimizer(3), ef.errors.ArgumentError, "int is not"),
-        (
-            lambda: optimizers.LossScaleOptimizer("sgd", initial_scale=0.0),
-            ef.errors.ArgumentError,
-            "initial_scale",
-        ),
-        (lambda: built().exclude_from_weight_decay(), ef.errors.ArgumentError, "built already"),
-    ],
-)
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: optimizers.get("adm"), ef.errors.ArgumentError, "'adam'"),
+    (lambda: optimizers.SGD(-1.0), ef.errors.ArgumentError, "learning rate"),
+    (lambda: optimizers.SGD(0.1, momentum=2), ef.errors.ArgumentError, "momentum"),
+    (lambda: optimizers.Adam(beta_1=1.0), ef.errors.ArgumentError, "beta_1"),
+    (lambda: optimizers.Adam(clipnorm=1, clipvalue=1), ef.errors.ArgumentError, "one of"),
+    (lambda: optimizers.SGD().apply([], [ef.Variable(1.0)]), ef.errors.GradientError,
+     "0 gradients for 1"),
+    (lambda: optimizers.SGD().apply([ef.ones((2,))], [ef.Variable([1.0], name="w")]),
+     ef.errors.ShapeError, "w: the gradient and its variable differ in shape"),
+    (lambda: optimizers.SGD().apply([ef.ones(())], [ef.ones(())]), ef.errors.GradientError,
+     "only Variables"),
+    (lambda: optimizers.Adam(clipnorm=-1.0), ef.errors.ArgumentError, "clipnorm: -1.0 is not"),
+    (lambda: optimizers.Adam(ema_momentum=2.0), ef.errors.ArgumentError, "ema_momentum"),
+    (lambda: optimizers.Adam(ema_overwrite_frequency=0), ef.errors.ArgumentError,
+     "ema_overwrite_frequency"),
+    (lambda: optimizers.Adam(gradient_accumulation_steps=1), ef.errors.ArgumentError,
+     "gradient_accumulation_steps: 1 is out of range"),
+    (lambda: optimizers.AdamW(weight_decay=None), ef.errors.ArgumentError, "there is none"),
+    (lambda: optimizers.Lion(beta_1=0.0), ef.errors.ArgumentError, "beta_1"),
+    (lambda: optimizers.Ftrl(l1_regularization_strength=-1.0), ef.errors.ArgumentError,
+     "l1_regularization_strength: -1.0 is negative"),
+    (lambda: optimizers.Ftrl(learning_rate_power=1.0), ef.errors.ArgumentError, "positive"),
+    (lambda: optimizers.LossScaleOptimizer(3), ef.errors.ArgumentError, "int is not"),
+    (lambda: optimizers.LossScaleOptimizer("sgd", initial_scale=0.0), ef.errors.ArgumentError,
+     "initial_scale"),
+    (lambda: built().exclude_from_weight_decay(), ef.errors.ArgumentError, "built already"),
+])  # fmt: skip
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()

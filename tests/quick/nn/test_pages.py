@@ -9,9 +9,8 @@ import pytest
 import eagerflow as ef
 from tests.structure.sources import ROOT
 
-PAGES = {
-    name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("from-keras", "from-pytorch")
-}
+NAMES = "from-keras", "from-pytorch"
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in NAMES}
 ABSENT = {"ef.concatenate", "ef.nn.Linear"}  # whose errors are shown
 
 
@@ -26,20 +25,14 @@ def test_every_name_on_the_page_exists(page):
         assert found is not None, path
 
 
-MODULES = (
-    "layers losses metrics optimizers callbacks initializers activations regularizers constraints"
-)
+MODULES = "layers losses metrics optimizers callbacks initializers activations regularizers "
+MODULES += "constraints"
 EVERYWHERE = {"serialize", "deserialize"}
 # Base classes, and names that Keras has for itself alone.
 ITS_OWN = {
-    "IdentityInitializer",
-    "Optimizer",
-    "OptimizerMap",
-    "OrthogonalInitializer",
-    "STFTInitializer",
-    "concordance_correlation",
-    "pearson_correlation",
-}
+    "IdentityInitializer", "Optimizer", "OptimizerMap", "OrthogonalInitializer", "STFTInitializer",
+    "concordance_correlation", "pearson_correlation",
+}  # fmt: skip
 OF_ALL = {"name", "dtype", "kwargs", "args"}
 QUANTIZED = "lora", "gptq", "quantization"
 

@@ -71,10 +71,8 @@ def test_far_positions_are_exact_enough_in_bfloat16():
 def test_products_depend_on_distances():
     q, k = X[0], X[1]
     near = ef.nn.rotary_embedding(q) @ ef.nn.rotary_embedding(k).mT
-    far = (
-        ef.nn.rotary_embedding(q, np.arange(6) + 40)
-        @ ef.nn.rotary_embedding(k, np.arange(6) + 40).mT
-    )
+    later = np.arange(6) + 40
+    far = ef.nn.rotary_embedding(q, later) @ ef.nn.rotary_embedding(k, later).mT
     close(near, far, 1e-4)
 
 
@@ -89,10 +87,8 @@ def test_length_and_gradient():
 
 def test_axes_of_the_function():
     moved = np.moveaxis(X, 1, 0)
-    close(
-        np.moveaxis(np.asarray(ef.nn.rotary_embedding(moved, axis=0)), 0, 1),
-        ef.nn.rotary_embedding(X),
-    )
+    found = np.asarray(ef.nn.rotary_embedding(moved, axis=0))
+    close(np.moveaxis(found, 0, 1), ef.nn.rotary_embedding(X))
 
 
 class Turned(ef.nn.GroupQueryAttention):

@@ -41,12 +41,9 @@ CONSTRAINTS = [
     ("MaxNorm", (), lambda w: w * np.minimum(2 / lengths(w), 1)),
     ("MaxNorm", (0.5, 1), lambda w: w * np.minimum(0.5 / lengths(w, 1), 1)),
     ("MinMaxNorm", (), lambda w: w * np.minimum(1 / lengths(w), 1)),
-    (
-        "MinMaxNorm",
-        (1.5, 2.0, 0.25, 1),
-        lambda w: w * (0.75 + 0.25 * np.clip(lengths(w, 1), 1.5, 2) / lengths(w, 1)),
-    ),
-]
+    ("MinMaxNorm", (1.5, 2.0, 0.25, 1),
+     lambda w: w * (0.75 + 0.25 * np.clip(lengths(w, 1), 1.5, 2) / lengths(w, 1))),
+]  # fmt: skip
 EVERY = [("regularizers", *row) for row in REGULARIZERS]
 EVERY += [("constraints", *row) for row in CONSTRAINTS]
 by_row = pytest.mark.parametrize(("kind", "name", "args", "formula"), EVERY)
@@ -86,9 +83,8 @@ def test_vectors_of_zeros():
 
 
 def test_constraints_hold_after_each_step():
-    layer = ef.nn.Dense(
-        3, kernel_constraint=ef.nn.constraints.MaxNorm(0.5), bias_constraint="non_neg"
-    )
+    shorter = ef.nn.constraints.MaxNorm(0.5)
+    layer = ef.nn.Dense(3, kernel_constraint=shorter, bias_constraint="non_neg")
     model = ef.nn.Sequential([layer])
     model.compile("sgd", "mse")
     x = np.random.default_rng(0).normal(size=(16, 4)).astype("float32")
@@ -97,18 +93,15 @@ def test_constraints_hold_after_each_step():
     assert (layer.bias.numpy() >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: ef.nn.regularizers.L1(-1.0), "-1.0 is not a factor"),
-        (lambda: ef.nn.regularizers.L2(np.inf), "inf is not a factor"),
-        (lambda: ef.nn.regularizers.L2("much"), "'much' is not a factor"),
-        (lambda: ef.nn.regularizers.OrthogonalRegularizer(mode="all"), "'all' is not a mode"),
-        (lambda: ef.nn.constraints.MaxNorm(-1.0), "-1.0 is not a length"),
-        (lambda: ef.nn.constraints.MinMaxNorm(rate=2.0), "2.0 is not a rate"),
-        (lambda: ef.nn.constraints.get("max_nrm"), "'max_norm'"),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: ef.nn.regularizers.L1(-1.0), "-1.0 is not a factor"),
+    (lambda: ef.nn.regularizers.L2(np.inf), "inf is not a factor"),
+    (lambda: ef.nn.regularizers.L2("much"), "'much' is not a factor"),
+    (lambda: ef.nn.regularizers.OrthogonalRegularizer(mode="all"), "'all' is not a mode"),
+    (lambda: ef.nn.constraints.MaxNorm(-1.0), "-1.0 is not a length"),
+    (lambda: ef.nn.constraints.MinMaxNorm(rate=2.0), "2.0 is not a rate"),
+    (lambda: ef.nn.constraints.get("max_nrm"), "'max_norm'"),
+])  # fmt: skip
 def test_bad_arguments(make, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         make()

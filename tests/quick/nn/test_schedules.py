@@ -38,33 +38,20 @@ ROWS = [
     (schedules.InverseTimeDecay(0.5, 7, 0.9), lambda t: 0.5 / (1 + 0.9 * t / 7)),
     (schedules.InverseTimeDecay(0.5, 7, 0.9, True), lambda t: 0.5 / (1 + 0.9 * (t // 7))),
     (schedules.PolynomialDecay(0.5, 7), lambda t: polynomial(t, 0.5, 7, 1e-4, 1, False)),
-    (
-        schedules.PolynomialDecay(0.5, 7, 0.1, 2.0, cycle=True),
-        lambda t: polynomial(t, 0.5, 7, 0.1, 2, True),
-    ),
+    (schedules.PolynomialDecay(0.5, 7, 0.1, 2.0, cycle=True),
+     lambda t: polynomial(t, 0.5, 7, 0.1, 2, True)),
     (schedules.CosineDecay(0.5, 7, 0.2), lambda t: cosine(t, 0.5, 7, 0.2, None, 0)),
-    (
-        schedules.CosineDecay(0.1, 7, 0.2, warmup_target=0.5, warmup_steps=5),
-        lambda t: cosine(t, 0.1, 7, 0.2, 0.5, 5),
-    ),
-    (
-        schedules.CosineDecayRestarts(0.5, 4, 2.0, 0.8, 0.1),
-        lambda t: restarts(t, 0.5, 4, 2, 0.8, 0.1),
-    ),
-    (
-        schedules.CosineDecayRestarts(0.5, 4, 1.0, 0.8),
-        lambda t: restarts(t, 0.5, 4, 1, 0.8, 0),
-    ),
-    (
-        schedules.PiecewiseConstantDecay([3, 9], [0.5, 0.2, 0.1]),
-        lambda t: [0.5, 0.2, 0.1][int(np.searchsorted([3, 9], t))],
-    ),
+    (schedules.CosineDecay(0.1, 7, 0.2, warmup_target=0.5, warmup_steps=5),
+     lambda t: cosine(t, 0.1, 7, 0.2, 0.5, 5)),
+    (schedules.CosineDecayRestarts(0.5, 4, 2.0, 0.8, 0.1),
+     lambda t: restarts(t, 0.5, 4, 2, 0.8, 0.1)),
+    (schedules.CosineDecayRestarts(0.5, 4, 1.0, 0.8), lambda t: restarts(t, 0.5, 4, 1, 0.8, 0)),
+    (schedules.PiecewiseConstantDecay([3, 9], [0.5, 0.2, 0.1]),
+     lambda t: [0.5, 0.2, 0.1][int(np.searchsorted([3, 9], t))]),
     (schedules.LinearWarmup(0.5, 4), lambda t: 0.5 * min(t / 4, 1)),
-    (
-        schedules.LinearWarmup(schedules.ExponentialDecay(0.5, 7, 0.9), 5, 0.1),
-        lambda t: 0.1 + 0.4 * t / 5 if t < 5 else 0.5 * 0.9 ** ((t - 5) / 7),
-    ),
-]
+    (schedules.LinearWarmup(schedules.ExponentialDecay(0.5, 7, 0.9), 5, 0.1),
+     lambda t: 0.1 + 0.4 * t / 5 if t < 5 else 0.5 * 0.9 ** ((t - 5) / 7)),
+]  # fmt: skip
 by_row = pytest.mark.parametrize(
     ("schedule", "expected"), ROWS, ids=lambda x: getattr(x, "name", "of")
 )
@@ -87,18 +74,15 @@ def test_configurations(schedule, expected):
     assert float(again(6)) == float(schedule(6))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: schedules.PiecewiseConstantDecay([1], [1.0]), "values: 1 values for 1"),
-        (lambda: schedules.CosineDecay(0.1, 0), "decay_steps: 0 is not a number of steps"),
-        (lambda: schedules.ExponentialDecay(0.1, -1, 0.5), "decay_steps"),
-        (lambda: schedules.CosineDecayRestarts(0.1, 0), "first_decay_steps"),
-        (lambda: schedules.LinearWarmup(0.1, 0), "warmup_steps"),
-        (lambda: schedules.LinearWarmup("slow", 3), "there is no 'slow'"),
-        (lambda: schedules.Schedule()(3), "the class does not define __call__"),
-    ],
-)
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: schedules.PiecewiseConstantDecay([1], [1.0]), "values: 1 values for 1"),
+    (lambda: schedules.CosineDecay(0.1, 0), "decay_steps: 0 is not a number of steps"),
+    (lambda: schedules.ExponentialDecay(0.1, -1, 0.5), "decay_steps"),
+    (lambda: schedules.CosineDecayRestarts(0.1, 0), "first_decay_steps"),
+    (lambda: schedules.LinearWarmup(0.1, 0), "warmup_steps"),
+    (lambda: schedules.LinearWarmup("slow", 3), "there is no 'slow'"),
+    (lambda: schedules.Schedule()(3), "the class does not define __call__"),
+])  # fmt: skip
 def test_errors(call, words):
     with pytest.raises(ef.errors.ArgumentError, match=words):
         call()

@@ -68,18 +68,15 @@ def test_without_one_of_them_it_is_passed_over(tmp_path, harm):
     assert bits(model) == before
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        ["../secret", "task", 1, "0"],
-        ["checkpoint-00000002-0123456789abcdef-0000.shard", "task", 1, "0"],
-        ["checkpoint-00000001-0123456789abcdef-0000.shard/../x", "task", 1, "0"],
-        ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", True, "0"],
-        ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", 1],
-        "checkpoint-00000001-0123456789abcdef-0000.shard",
-        None,
-    ],
-)
+@pytest.mark.parametrize("row", [
+    ["../secret", "task", 1, "0"],
+    ["checkpoint-00000002-0123456789abcdef-0000.shard", "task", 1, "0"],
+    ["checkpoint-00000001-0123456789abcdef-0000.shard/../x", "task", 1, "0"],
+    ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", True, "0"],
+    ["checkpoint-00000001-0123456789abcdef-0000.shard", "task", 1],
+    "checkpoint-00000001-0123456789abcdef-0000.shard",
+    None,
+])  # fmt: skip
 def test_it_lists_its_own_files_alone(tmp_path, row):
     _, path, _ = sharded(tmp_path, **{shards.ENTRY: json.dumps([row])})
     with pytest.raises(FileFormatError, match="lists other files"):
@@ -132,11 +129,8 @@ def test_background_save_error_is_raised_once(tmp_path, monkeypatch):
     def full(*_):
         raise FileFormatError("the file cannot be written: No space left on device")
 
-    for tell in (
-        checkpoint.wait,
-        lambda: checkpoint.restore(model),
-        lambda: checkpoint.save(model),
-    ):
+    restore, save = (lambda: checkpoint.restore(model)), (lambda: checkpoint.save(model))
+    for tell in (checkpoint.wait, restore, save):
         with monkeypatch.context() as patch:
             patch.setattr("eagerflow.nn.checkpoint.write_state", full)
             checkpoint.save(model, step=2, wait=False)

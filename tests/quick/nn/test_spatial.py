@@ -109,20 +109,12 @@ def test_transposed_convolution_is_the_transpose():
     np.testing.assert_allclose((there(x).numpy() * y).sum(), (x * back(y).numpy()).sum(), 1e-4)
 
 
-@pytest.mark.parametrize(
-    ("layer", "dtype"),
-    [
-        (nn.UpSampling2D(2), "int32"),
-        (nn.UpSampling3D(2), "int8"),
-        (nn.Resizing(3, 2), "uint8"),
-        (nn.Resizing(3, 2, "bicubic"), "int64"),
-        (nn.Resizing(3, 2, "nearest"), "bool"),
-        (nn.Cropping2D(1), "int32"),
-        (nn.ZeroPadding2D(1), "uint8"),
-        (nn.Permute((3, 2, 1)), "int16"),
-        (nn.RepeatVector(2), "int32"),
-    ],
-)
+@pytest.mark.parametrize(("layer", "dtype"), [
+    (nn.UpSampling2D(2), "int32"), (nn.UpSampling3D(2), "int8"), (nn.Resizing(3, 2), "uint8"),
+    (nn.Resizing(3, 2, "bicubic"), "int64"), (nn.Resizing(3, 2, "nearest"), "bool"),
+    (nn.Cropping2D(1), "int32"), (nn.ZeroPadding2D(1), "uint8"),
+    (nn.Permute((3, 2, 1)), "int16"), (nn.RepeatVector(2), "int32"),
+])  # fmt: skip
 def test_integers_stay_integers(layer, dtype):
     rank = {"RepeatVector": 2, "UpSampling3D": 5}.get(type(layer).__name__, 4)
     x = ef.ones((2,) + (4,) * (rank - 1), dtype)

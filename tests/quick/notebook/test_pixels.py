@@ -38,22 +38,18 @@ def test_numbers_far_from_zero_differ_too(sign):
     assert legend.startswith(f"clear: {'-' if sign < 0 else ''}1e+03, ")
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        np.zeros((2, 2)),
-        np.full((2, 2), np.nan),
-        np.full((1, 3), 7.0),
-        np.array([[np.finfo("f8").max, -np.finfo("f8").max]]),
-        np.array([[np.finfo("f8").tiny / 2**50]]),
-        np.array([[2**63 - 1, -(2**63)]]),
-        np.array([[True, False]]),
-        np.array([[1 + 1j, complex("nan"), complex("inf")]], "complex64"),
-        np.array([[3e38 + 3e38j]], "complex64"),
-        np.array([[65504.0]], "float16"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("values", [
+    np.zeros((2, 2)),
+    np.full((2, 2), np.nan),
+    np.full((1, 3), 7.0),
+    np.array([[np.finfo("f8").max, -np.finfo("f8").max]]),
+    np.array([[np.finfo("f8").tiny / 2**50]]),
+    np.array([[2**63 - 1, -(2**63)]]),
+    np.array([[True, False]]),
+    np.array([[1 + 1j, complex("nan"), complex("inf")]], "complex64"),
+    np.array([[3e38 + 3e38j]], "complex64"),
+    np.array([[65504.0]], "float16"),
+], ids=repr)  # fmt: skip
 def test_all_kinds_of_numbers_have_colours(values):
     with np.errstate(all="ignore"):
         colours, legend = heat(values)

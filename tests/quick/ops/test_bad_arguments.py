@@ -12,13 +12,7 @@ X = np.arange(12.0).reshape(3, 4)
 V = X[0]
 BAD = [None, -7, 1.5, "x", float("nan"), True, (), [], (1, -1), object(), 1j, {"a": 1}, b"b"]
 BAD += [slice(0, 1), len, np.float64(0.5), np.int64(1), np.array(1.0), np.array(["a"])]
-BAD += [
-    np.zeros((0, 3)),
-    np.array([np.nan]),
-    [1, [2, 3]],
-    np.datetime64("2020-01-01"),
-    ef.ones((2,)),
-]
+BAD += [np.zeros((0, 3)), np.array([np.nan]), [1, [2, 3]], np.datetime64("2020-01-01"), ef.ones(2)]
 CALLS = {
     "array_split": ((X, 2), {"axis": 0}),
     "block": (([X, X],), {}),

@@ -112,9 +112,8 @@ def test_statistics_of_many_masked_narrow_floats(dtype):
         y = how(x, training=True, mask=mask) if how is layer else how(x, ef.tensor(mask))
         found = y.numpy().astype(np.float64)[mask]
         np.testing.assert_allclose(found, (wide - wide.mean(0)) / wide.std(0), atol=0.15)
-        np.testing.assert_allclose(
-            layer.moving_mean.numpy().astype(np.float64), wide.mean(0), rtol=0.01
-        )
+        mean = layer.moving_mean.numpy().astype(np.float64)
+        np.testing.assert_allclose(mean, wide.mean(0), rtol=0.01)
 
 
 def integers(dtype, *shape):
@@ -226,10 +225,8 @@ def test_bits_of_the_least_numbers(dtype):
 @pytest.mark.parametrize("extreme", [ef.max, ef.min])
 def test_gradients_of_min_and_max_of_fused_values(extreme, dtype):
     rng = np.random.default_rng(0)
-    w, s = (
-        ef.astype(ef.tensor(rng.standard_normal(shape).astype("f4")), dtype)
-        for shape in ((32, 128, 64), (1, 1, 64))
-    )
+    drawn = [rng.standard_normal(shape).astype("f4") for shape in ((32, 128, 64), (1, 1, 64))]
+    w, s = (ef.astype(ef.tensor(x), dtype) for x in drawn)
     gradient = ef.grad(lambda w, s: ef.sum(extreme(s * w, axis=0) * 2.0))
     step = ef.function(gradient)
     step(w, s)

@@ -38,15 +38,14 @@ def test_every_name_is_answered_with_names_that_exist(where):
         with pytest.raises(AttributeError, match=re.escape(f"here it is {answer}")) as caught:
             getattr(PLACES[where], name)
         assert caught.value.name == name
-        told = re.findall(r"\bef\.([A-Za-z_][\w.]*\w)", answer)
-        for path in told:
-            assert resolved(path, ef) is not None, (name, path)
-        for path in re.findall(r"\bx\.([a-zA-Z_][\w.]*\w|T)", answer):
-            assert resolved(path, X) is not None, (name, path)
-        for path in re.findall(r"\bnp\.([a-z_][\w.]*)", answer):
-            assert resolved(path, np), (name, path)
-        for path in re.findall(r"\bgraph\.(\w+)", answer):
-            assert resolved(path, graph), (name, path)
+        for pattern, root in (
+            (r"\bef\.([A-Za-z_][\w.]*\w)", ef),
+            (r"\bx\.([a-zA-Z_][\w.]*\w|T)", X),
+            (r"\bnp\.([a-z_][\w.]*)", np),
+            (r"\bgraph\.(\w+)", graph),
+        ):
+            for path in re.findall(pattern, answer):
+                assert resolved(path, root) is not None, (name, path)
 
 
 def test_no_name_in_a_table_exists():
@@ -137,6 +136,5 @@ def test_internals_stay_out_of_completion():
         assert not {"unsqueeze", "exp", "concatenate"} & set(dir(value))
         assert {"sum", "reshape", "numpy"} <= set(dir(value))
     modules = {n for n in dir(ef) if isinstance(getattr(ef, n), types.ModuleType)}
-    assert modules == set(
-        "capture cluster errors fft kernels linalg nn random serving signal summary testing".split()
-    )
+    own = "capture cluster errors fft kernels linalg nn random serving signal summary testing"
+    assert modules == set(own.split())

@@ -36,18 +36,15 @@ def test_explain_lists_products_with_operands_kernel_and_line():
 
 
 @native
-@pytest.mark.parametrize(
-    ("dtype", "size", "more", "reason"),
-    [
-        ("float32", 64, {}, "generated kernel: 524,288 operations"),
-        ("bfloat16", 64, {}, "generated kernel: 524,288 operations"),
-        ("int8", 64, {}, "generated kernel: 524,288 operations"),
-        ("float32", 4, {}, "NumPy: 128 operations are few"),
-        ("complex64", 64, {}, "NumPy: no kernel multiplies complex64"),
-        ("int32", 64, {}, "NumPy: no kernel multiplies int32"),
-        ("float32", 64, {"numerics": "exact"}, "NumPy: the plan is exact"),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "size", "more", "reason"), [
+    ("float32", 64, {}, "generated kernel: 524,288 operations"),
+    ("bfloat16", 64, {}, "generated kernel: 524,288 operations"),
+    ("int8", 64, {}, "generated kernel: 524,288 operations"),
+    ("float32", 4, {}, "NumPy: 128 operations are few"),
+    ("complex64", 64, {}, "NumPy: no kernel multiplies complex64"),
+    ("int32", 64, {}, "NumPy: no kernel multiplies int32"),
+    ("float32", 64, {"numerics": "exact"}, "NumPy: the plan is exact"),
+])  # fmt: skip
 def test_reasons(dtype, size, more, reason):
     spec = (size, size), dtype
     plan = plan_of(lambda x, y: x @ y, spec, spec, **more)
@@ -110,18 +107,11 @@ def test_exact_plans_have_the_bits_of_eager_products(name):
 
 @pytest.mark.skipif(not generated.enabled(), reason="there is no llvmlite")
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        ((300, 500), (500,)),
-        ((500,), (500, 300)),
-        ((3, 50, 40), (40, 60)),
-        ((3, 50, 40), (3, 40, 60)),
-        ((2, 1, 70, 200), (3, 200, 60)),
-        ((3, 4), (4, 2)),
-        ((5000,), (5000,)),
-    ],
-)
+@pytest.mark.parametrize("shapes", [
+    ((300, 500), (500,)), ((500,), (500, 300)), ((3, 50, 40), (40, 60)),
+    ((3, 50, 40), (3, 40, 60)), ((2, 1, 70, 200), (3, 200, 60)), ((3, 4), (4, 2)),
+    ((5000,), (5000,)),
+])  # fmt: skip
 def test_eager_products_of_small_types(name, shapes):
     rng = np.random.default_rng(0)
     kind = np.dtype(getattr(ml_dtypes, name, name))

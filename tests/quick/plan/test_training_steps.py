@@ -138,6 +138,5 @@ def test_a_planted_difference_is_found(monkeypatch):
     wanted = trained("gpt", 2, numerics="fast")
     seed = ef.random.seed
     monkeypatch.setattr(ef.random, "seed", lambda number: seed(number + 1))
-    assert all(
-        a != b for a, b in zip(wanted[:STEPS], trained("gpt", 2, numerics="fast"), strict=False)
-    )
+    other = trained("gpt", 2, numerics="fast")
+    assert all(a != b for a, b in zip(wanted[:STEPS], other[:STEPS], strict=True))

@@ -13,7 +13,7 @@ from eagerflow.codegen import kernel
 from eagerflow.plan.loops import NativeLoop
 from eagerflow.plan.while_loops import WhileLoop
 from eagerflow.runtime import threads
-from tests.interrupts import Interrupted
+from tests.interrupts import Interrupted, handling
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
 
@@ -25,37 +25,19 @@ def loops_there():
     return sum(type(o) is WhileLoop for o in gc.get_objects())
 
 
-def counted(state):
-    n, h, c = state
-    return n + 1, ef.tanh(h @ W + c), c * 0.5 + h
-
-
-def that_change_places(state):
-    n, h, c = state
-    return n + 1, c, ef.sin(h @ W)
-
-
-def one_value_twice(state):
-    n, h, _ = state
-    new = ef.tanh(h @ W)
-    return n + 1, new, new
-
-
-def that_stay(state):
-    n, h, c = state
-    return n + 1, ef.cos(h) + c, c
-
-
-def weights_that_change(state):
-    n, h, c = state
-    return n + 1, ef.tanh(h @ (W * ef.mean(c))), c + h
-
-
-BODIES = (counted, that_change_places, one_value_twice, that_stay, weights_that_change)
+# The next number, and two other values.
+BODIES = {
+    "counted": lambda n, h, c: (n + 1, ef.tanh(h @ W + c), c * 0.5 + h),
+    "that change places": lambda n, h, c: (n + 1, c, ef.sin(h @ W)),
+    "one value twice": lambda n, h, c: (n + 1, *[ef.tanh(h @ W)] * 2),
+    "that stay": lambda n, h, c: (n + 1, ef.cos(h) + c, c),
+    "weights that change": lambda n, h, c: (n + 1, ef.tanh(h @ (W * ef.mean(c))), c + h),
+}
 
 
 def run(body, n, h, c, last, most=None):
-    return ef.while_loop(lambda state: state[0] < last, body, (n, h, c), most)
+    step = lambda state: BODIES[body](*state)
+    return ef.while_loop(lambda state: state[0] < last, step, (n, h, c), most)
 
 
 def check(found, wanted):
@@ -64,7 +46,7 @@ def check(found, wanted):
 
 
 @given(
-    st.sampled_from(BODIES),
+    st.sampled_from(sorted(BODIES)),
     st.integers(0, 40),
     st.one_of(st.none(), st.integers(0, 40)),
     st.integers(0, 99),
@@ -90,11 +72,9 @@ def test_they_are_loops(body):
 @pytest.mark.parametrize("count", [15, 16, 17, 31, 32, 33, 47, 48, 49, 111, 113])
 @pytest.mark.parametrize("most", [None, 16, 17, 32, 48, 100])
 def test_where_one_call_ends(count, most):
-    captured = ef.function(
-        lambda n, x, last: ef.while_loop(
-            lambda s: s[0] < last, lambda s: (s[0] + 1, s[1] * 1.125), (n, x), most
-        )
-    )
+    larger = lambda s: (s[0] + 1, s[1] * 1.125)
+    f = lambda n, x, last: ef.while_loop(lambda s: s[0] < last, larger, (n, x), most)
+    captured = ef.function(f)
     n, x = captured(ef.tensor(0), ef.ones((3,)), ef.tensor(count))
     ran = count if most is None else min(count, most)
     assert n.item() == ran
@@ -117,10 +97,9 @@ def test_step_by_step_in_python(monkeypatch):
     monkeypatch.setattr(NativeLoop, "new_jobs", lambda *given: calls.append(1))
     h, c = ef.ones((3, 6)), ef.zeros((3, 6))
     for last in (0, 1, 16, 21):
-        found = ef.function(lambda n, h, c, last=last: run(counted, n, h, c, last))(
-            ef.tensor(0), h, c
-        )
-        check(found, run(counted, ef.tensor(0), h, c, last))
+        captured = ef.function(lambda n, h, c, last=last: run("counted", n, h, c, last))
+        found = captured(ef.tensor(0), h, c)
+        check(found, run("counted", ef.tensor(0), h, c, last))
     assert calls
 
 
@@ -162,11 +141,9 @@ def test_large_states_are_shared_by_threads():
     x = ef.tensor(rng.standard_normal((512, 256)).astype("float32"))
 
     def f(x):
-        return ef.while_loop(
-            lambda s: (s[0] < 9) & (ef.max(s[1]) < 1e3),
-            lambda s: (s[0] + 1, ef.tanh(s[1] @ w)),
-            (ef.tensor(0), x),
-        )[1]
+        goes_on = lambda s: (s[0] < 9) & (ef.max(s[1]) < 1e3)
+        step = lambda s: (s[0] + 1, ef.tanh(s[1] @ w))
+        return ef.while_loop(goes_on, step, (ef.tensor(0), x))[1]
 
     found = []
     try:
@@ -181,19 +158,13 @@ def test_large_states_are_shared_by_threads():
 
 def test_an_endless_loop_can_be_interrupted():
     """And what it had taken is whole afterwards."""
-    captured = ef.function(
-        lambda x, least: ef.while_loop(lambda s: ef.max(s) > least, lambda s: s * 0.5, x)
-    )
+    halved = lambda x, least: ef.while_loop(lambda s: ef.max(s) > least, lambda s: s * 0.5, x)
+    captured = ef.function(halved)
 
     def stop(number, frame):
         raise Interrupted
 
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
+    with handling(stop), pytest.raises(Interrupted):
         signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(Interrupted):
-            captured(ef.ones((10,)), ef.tensor(-1.0))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        captured(ef.ones((10,)), ef.tensor(-1.0))
     assert captured(ef.ones((10,)), ef.tensor(0.3)).numpy().tolist() == [0.25] * 10

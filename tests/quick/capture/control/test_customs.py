@@ -51,9 +51,8 @@ def test_in_bodies_and_batches():
     rows = ef.stack([ef.grad(looped)(x) for x in batch])
     check_close(ef.vmap(ef.grad(looped))(batch), rows)
     check_close(ef.grad(lambda b: ef.vmap(looped)(b).sum())(batch), rows)
-    check_close(
-        ef.grad(lambda b: ef.vmap(ef.function(loss))(b).sum())(batch), ef.vmap(ef.grad(loss))(batch)
-    )
+    each = ef.grad(lambda b: ef.vmap(ef.function(loss))(b).sum())(batch)
+    check_close(each, ef.vmap(ef.grad(loss))(batch))
     check_close(ef.jvp(ef.function(looped), (X,), (X,))[1], (ef.grad(looped)(X) * X).sum())
 
 

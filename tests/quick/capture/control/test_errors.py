@@ -9,14 +9,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture import cond, fori_loop, scan, switch, while_loop
 from eagerflow.capture import map as ef_map
-from eagerflow.errors import (
-    CaptureError,
-    DTypeError,
-    EagerflowError,
-    GradientError,
-    IndexRangeError,
-    ShapeError,
-)
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from tests.capture.control.tools import captured, graph_of, t
 
 X = t([1.0, 2.0])
@@ -53,247 +46,100 @@ BOTH = {  # refused in the same way whoever watches
     "pred is text": (lambda: cond("yes", ONE, ONE), DTypeError, "cond: pred: a str is not", None),
     "pred is an int": (lambda: cond(1, ONE, ONE), DTypeError, "x != 0, x > 0", None),
     "branch is a tensor": (lambda: cond(True, X, ONE), DTypeError, "true_fn: it cannot be", None),
-    "branch takes more": (
-        lambda: cond(True, ONE, returns_text),
-        CaptureError,
-        "false_fn: it is called as false_fn().*argument: 'x'",
-        returns_text,
-    ),
-    "branch takes less": (
-        lambda: cond(True, ONE, ONE, X),
-        CaptureError,
-        r"true_fn\(operands\[0\]\)",
-        ONE,
-    ),
-    "result is text": (
-        lambda: cond(True, returns_text, returns_text, X),
-        DTypeError,
-        r"the result of true_fn\['label'\]: a str is not a tensor",
-        returns_text,
-    ),
+    "branch takes more": (lambda: cond(True, ONE, returns_text), CaptureError,
+                          "false_fn: it is called as false_fn().*argument: 'x'", returns_text),
+    "branch takes less": (lambda: cond(True, ONE, ONE, X), CaptureError,
+                          r"true_fn\(operands\[0\]\)", ONE),
+    "result is text": (lambda: cond(True, returns_text, returns_text, X), DTypeError,
+                       r"the result of true_fn\['label'\]: a str is not a tensor", returns_text),
     "no branches": (lambda: switch(0, []), DTypeError, "switch: branches: there are no", None),
     "branches is a function": (lambda: switch(0, ONE), DTypeError, "there are no branches", None),
-    "a branch is text": (
-        lambda: switch(0, [ONE, "f"]),
-        DTypeError,
-        r"branches\[1\]: it cannot be called",
-        None,
-    ),
-    "index is a float": (
-        lambda: switch(0.5, [ONE]),
-        DTypeError,
-        "index: it is not an integer",
-        None,
-    ),
-    "index has axes": (
-        lambda: switch(ef.tensor([0]), [ONE]),
-        ShapeError,
-        "switch: index: it has axes",
-        None,
-    ),
-    "carry changes shape": (
-        lambda: scan(narrow, PAIR, X),
-        ShapeError,
-        r"scan: the carry\['h'\]\[0\]: its shape is not that at the start",
-        narrow,
-    ),
-    "carry changes structure": (
-        lambda: scan(lambda c, x: ((c, c), None), X, X),
-        CaptureError,
-        "scan: the carry: its structure is not that at the start(?s:.*)received: a tuple",
-        None,
-    ),
-    "carry becomes None": (
-        lambda: scan(lambda c, x: ({"a": None}, None), {"a": X}, X),
-        CaptureError,
-        r"the carry\['a'\]: its structure is not(?s:.*)expected: a tensor",
-        None,
-    ),
-    "carry of other length": (
-        lambda: scan(lambda c, x: ([X], None), [X, X], X),
-        CaptureError,
-        "expected: 2 items",
-        None,
-    ),
-    "no pair": (
-        lambda: scan(lambda c, x: c, X, X),
-        CaptureError,
-        "f: it does not return a pair",
-        None,
-    ),
-    "rows of different lengths": (
-        lambda: scan(lambda c, x: (c, None), X, {"a": X, "b": X[:1]}),
-        ShapeError,
-        r"scan: xs\['b'\]: its length is 1, and that of the scan 2",
-        None,
-    ),
-    "length and rows differ": (
-        lambda: scan(lambda c, x: (c, None), X, X, length=3),
-        ShapeError,
-        "of the scan 3",
-        None,
-    ),
-    "no rows and no length": (
-        lambda: scan(lambda c, x: (c, None), X),
-        ShapeError,
-        "scan: length: without sequences",
-        None,
-    ),
-    "negative length": (
-        lambda: scan(lambda c, x: (c, None), X, length=-1),
-        ShapeError,
-        "-1 is negative",
-        None,
-    ),
-    "length is a float": (
-        lambda: scan(lambda c, x: (c, None), X, length=2.5),
-        ShapeError,
-        "not an integer",
-        None,
-    ),
-    "rows without axes": (
-        lambda: ef_map(lambda x: x, 3.0),
-        ShapeError,
-        "map: xs: it has no axis to scan over",
-        None,
-    ),
-    "f takes one": (
-        lambda: scan(casts, X, X),
-        CaptureError,
-        r"f\(carry, x\), which its signature",
-        casts,
-    ),
+    "a branch is text": (lambda: switch(0, [ONE, "f"]), DTypeError,
+                         r"branches\[1\]: it cannot be called", None),
+    "index is a float": (lambda: switch(0.5, [ONE]), DTypeError, "index: it is not an integer",
+                         None),
+    "index has axes": (lambda: switch(ef.tensor([0]), [ONE]), ShapeError,
+                       "switch: index: it has axes", None),
+    "carry changes shape": (lambda: scan(narrow, PAIR, X), ShapeError,
+        r"scan: the carry\['h'\]\[0\]: its shape is not that at the start", narrow),
+    "carry changes structure": (lambda: scan(lambda c, x: ((c, c), None), X, X), CaptureError,
+        "scan: the carry: its structure is not that at the start(?s:.*)received: a tuple", None),
+    "carry becomes None": (lambda: scan(lambda c, x: ({"a": None}, None), {"a": X}, X),
+        CaptureError, r"the carry\['a'\]: its structure is not(?s:.*)expected: a tensor", None),
+    "carry of other length": (lambda: scan(lambda c, x: ([X], None), [X, X], X), CaptureError,
+                              "expected: 2 items", None),
+    "no pair": (lambda: scan(lambda c, x: c, X, X), CaptureError, "f: it does not return a pair",
+                None),
+    "rows of different lengths": (lambda: scan(lambda c, x: (c, None), X, {"a": X, "b": X[:1]}),
+        ShapeError, r"scan: xs\['b'\]: its length is 1, and that of the scan 2", None),
+    "length and rows differ": (lambda: scan(lambda c, x: (c, None), X, X, length=3), ShapeError,
+                               "of the scan 3", None),
+    "no rows and no length": (lambda: scan(lambda c, x: (c, None), X), ShapeError,
+                              "scan: length: without sequences", None),
+    "negative length": (lambda: scan(lambda c, x: (c, None), X, length=-1), ShapeError,
+                        "-1 is negative", None),
+    "length is a float": (lambda: scan(lambda c, x: (c, None), X, length=2.5), ShapeError,
+                          "not an integer", None),
+    "rows without axes": (lambda: ef_map(lambda x: x, 3.0), ShapeError,
+                          "map: xs: it has no axis to scan over", None),
+    "f takes one": (lambda: scan(casts, X, X), CaptureError, r"f\(carry, x\), which its signature",
+                    casts),
     "f is None": (lambda: scan(None, X, X), DTypeError, "scan: f: it cannot be called", None),
-    "init is text": (
-        lambda: scan(lambda c, x: (c, None), {"a": "b"}, X),
-        DTypeError,
-        r"init\['a'\]: a str",
-        None,
-    ),
-    "cond gives a float": (
-        lambda: while_loop(lambda s: s.sum(), casts, X),
-        DTypeError,
-        "while_loop: the result of cond: it is not a bool",
-        None,
-    ),
-    "cond gives many": (
-        lambda: while_loop(lambda s: s < 1e9, lambda s: s, X),
-        ShapeError,
-        "ef.any",
-        None,
-    ),
-    "state changes dtype": (
-        lambda: while_loop(lambda s: s["n"] < 3, casts, STATE),
-        DTypeError,
-        r"the state\['x'\]: its dtype is not(?s:.*)try: y.astype\('float64'\), or start",
-        casts,
-    ),
-    "state loses a key": (
-        lambda: while_loop(lambda s: s["n"] < 3, forgets, STATE),
-        CaptureError,
-        r"received: the keys \['n'\]\s+expected: the keys \['n', 'x'\]",
-        forgets,
-    ),
-    "a float where an integer was": (
-        lambda: while_loop(lambda s: s < 5, lambda s: s + 0.5, 1),
-        DTypeError,
-        "float32",
-        None,
-    ),
-    "a number that does not fit": (
-        lambda: while_loop(lambda s: s < 5, lambda s: 7.5, 1),
-        DTypeError,
-        "its dtype is not",
-        None,
-    ),
+    "init is text": (lambda: scan(lambda c, x: (c, None), {"a": "b"}, X), DTypeError,
+                     r"init\['a'\]: a str", None),
+    "cond gives a float": (lambda: while_loop(lambda s: s.sum(), casts, X), DTypeError,
+                           "while_loop: the result of cond: it is not a bool", None),
+    "cond gives many": (lambda: while_loop(lambda s: s < 1e9, lambda s: s, X), ShapeError, "ef.any",
+                        None),
+    "state changes dtype": (lambda: while_loop(lambda s: s["n"] < 3, casts, STATE), DTypeError,
+        r"the state\['x'\]: its dtype is not(?s:.*)try: y.astype\('float64'\), or start", casts),
+    "state loses a key": (lambda: while_loop(lambda s: s["n"] < 3, forgets, STATE), CaptureError,
+                          r"received: the keys \['n'\]\s+expected: the keys \['n', 'x'\]", forgets),
+    "a float where an integer was": (lambda: while_loop(lambda s: s < 5, lambda s: s + 0.5, 1),
+                                     DTypeError, "float32", None),
+    "a number that does not fit": (lambda: while_loop(lambda s: s < 5, lambda s: 7.5, 1),
+                                   DTypeError, "its dtype is not", None),
     "in TensorFlow's style": (
         lambda: while_loop(lambda a, b: a < 3, lambda a, b: (a + 1, b), (0, X)),
         CaptureError,
         "pass related values as one argument",
         None,
     ),
-    "negative bound": (
-        lambda: while_loop(lambda s: s < 5, lambda s: s, 1, maximum_iterations=-2),
-        ShapeError,
-        "while_loop: maximum_iterations: -2 is negative",
-        None,
-    ),
-    "bounds are floats": (
-        lambda: fori_loop(0, 2.5, lambda i, s: s, X),
-        DTypeError,
-        "hi: it is not an integer",
-        None,
-    ),
-    "body takes one": (
-        lambda: fori_loop(0, 3, forgets, X),
-        CaptureError,
-        r"body\(i, state\)",
-        forgets,
-    ),
+    "negative bound": (lambda: while_loop(lambda s: s < 5, lambda s: s, 1, maximum_iterations=-2),
+                       ShapeError, "while_loop: maximum_iterations: -2 is negative", None),
+    "bounds are floats": (lambda: fori_loop(0, 2.5, lambda i, s: s, X), DTypeError,
+                          "hi: it is not an integer", None),
+    "body takes one": (lambda: fori_loop(0, 3, forgets, X), CaptureError, r"body\(i, state\)",
+                       forgets),
     "ops in bodies explain themselves": (
         lambda: fori_loop(0, 3, lambda i, s: s @ ef.zeros((3, 3)), X),
         ShapeError,
         "matmul: ",
         None,
     ),
-}
+}  # fmt: skip
 
 WATCHED = {  # what only a graph needs
-    "branches of different shapes": (
-        lambda: cond(True, lambda: {"a": X}, lambda: {"a": X[0]}),
-        ShapeError,
-        r"the result of false_fn\['a'\]: its shape is not that of true_fn",
-        None,
-    ),
-    "branches of different dtypes": (
-        lambda: cond(True, ONE, lambda: X.astype("float32")),
-        DTypeError,
-        "that of true_fn",
-        None,
-    ),
-    "a number of another dtype": (
-        lambda: cond(True, lambda: X[0], lambda: 0.0),
-        DTypeError,
-        "received: float32",
-        None,
-    ),
-    "branches of different structure": (
-        lambda: switch(1, [ONE, lambda: (X,)]),
+    "branches of different shapes": (lambda: cond(True, lambda: {"a": X}, lambda: {"a": X[0]}),
+        ShapeError, r"the result of false_fn\['a'\]: its shape is not that of true_fn", None),
+    "branches of different dtypes": (lambda: cond(True, ONE, lambda: X.astype("float32")),
+                                     DTypeError, "that of true_fn", None),
+    "a number of another dtype": (lambda: cond(True, lambda: X[0], lambda: 0.0), DTypeError,
+                                  "received: float32", None),
+    "branches of different structure": (lambda: switch(1, [ONE, lambda: (X,)]), CaptureError,
+        r"the result of branches\[1\]: its structure is not that of branches\[0\]", None),
+    "None in one branch": (lambda: cond(True, ONE, lambda: None), CaptureError,
+                           "expected: a tensor", None),
+    "if in a body": (lambda: fori_loop(0, 3, lambda i, s: s if s.sum() > 3 else s * 2, X),
         CaptureError,
-        r"the result of branches\[1\]: its structure is not that of branches\[0\]",
-        None,
-    ),
-    "None in one branch": (
-        lambda: cond(True, ONE, lambda: None),
-        CaptureError,
-        "expected: a tensor",
-        None,
-    ),
-    "if in a body": (
-        lambda: fori_loop(0, 3, lambda i, s: s if s.sum() > 3 else s * 2, X),
-        CaptureError,
-        "(?s)needs a number that is not known while 'fori_loop_body' is traced.*ef.cond",
-        None,
-    ),
-    "float in a body": (
-        lambda: scan(lambda c, x: (c, float(x)), X, X),
-        CaptureError,
-        "float.. needs a number",
-        None,
-    ),
-    "a list in place of a tuple": (
-        lambda: cond(True, lambda: (X, X), lambda: [X, X]),
-        CaptureError,
-        "received: a list",
-        None,
-    ),
-    "no state": (
-        lambda: while_loop(lambda s: True, lambda s: s, ()),
-        ShapeError,
-        "nothing could end",
-        None,
-    ),
-}
+        "(?s)needs a number that is not known while 'fori_loop_body' is traced.*ef.cond", None),
+    "float in a body": (lambda: scan(lambda c, x: (c, float(x)), X, X), CaptureError,
+                        "float.. needs a number", None),
+    "a list in place of a tuple": (lambda: cond(True, lambda: (X, X), lambda: [X, X]), CaptureError,
+                                   "received: a list", None),
+    "no state": (lambda: while_loop(lambda s: True, lambda s: s, ()), ShapeError,
+                 "nothing could end", None),
+}  # fmt: skip
 
 
 def eager(f):
@@ -354,10 +200,10 @@ def test_errors_inside_a_loop_name_the_line_in_the_body():
         return s + ef.take(X, i * 2, axis=0)  # out of range in the second step
 
     line = body.__code__.co_firstlineno + 1
-    with pytest.raises(IndexRangeError) as info, ef.GradientTape():
+    with pytest.raises(ef.errors.IndexRangeError) as info, ef.GradientTape():
         fori_loop(0, 3, body, t(0.0))
     assert info.value.at == f"{__file__}:{line} in body"
-    with pytest.raises(IndexRangeError) as info:
+    with pytest.raises(ef.errors.IndexRangeError) as info:
         captured(lambda s: fori_loop(0, 3, body, s), t(0.0))
     assert info.value.at == f"{__file__}:{line} in body"
 
@@ -367,7 +213,7 @@ def test_a_gradient_without_a_bound_names_the_line():
         x = t(1.0)
         tape.watch(x)
         y = while_loop(lambda s: s < 5.0, lambda s: s * 2.0, x)
-    with pytest.raises(GradientError, match="upper bound") as info:
+    with pytest.raises(ef.errors.GradientError, match="upper bound") as info:
         tape.gradient(y, x)
     assert any("while computing the gradient of while_loop" in n for n in info.value.__notes__)
 

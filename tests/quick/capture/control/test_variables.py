@@ -111,16 +111,10 @@ def test_random_numbers_in_bodies():
     generator = ef.random.Generator(5)
 
     def f(x):
-        y, draws = scan(
-            lambda c, _: (c + generator.normal((2,), dtype="float64"), generator.uniform(())),
-            x,
-            length=4,
-        )
-        return (
-            cond(y.sum() > 100.0, lambda: y, lambda: generator.normal((2,), dtype="float64")),
-            y,
-            draws,
-        )
+        step = lambda c, _: (c + generator.normal((2,), dtype="float64"), generator.uniform(()))
+        y, draws = scan(step, x, length=4)
+        draw = lambda: generator.normal((2,), dtype="float64")
+        return cond(y.sum() > 100.0, lambda: y, draw), y, draws
 
     (_, y, draws), values = three_ways(f, [generator.state], t([0.0, 0.0]))
     assert len(set(draws.tolist())) == 4

@@ -102,11 +102,8 @@ def test_vmap_of_gradients_and_gradients_of_vmap(name):
 
 def test_a_shared_predicate_stays_a_branch():
     flag = ef.tensor(True)
-    graph = graph_of(
-        lambda flag, a: ef.vmap(lambda x: cond(flag, lambda: x * 2, lambda: x), in_axes=0)(a),
-        flag,
-        A,
-    )
+    f = lambda flag, a: ef.vmap(lambda x: cond(flag, lambda: x * 2, lambda: x))(a)
+    graph = graph_of(f, flag, A)
     assert [n.op.name for n in graph.nodes] == ["cond"]
     graph = graph_of(lambda a: ef.vmap(lambda x: cond(x[0] > 0, lambda: x * 2, lambda: x))(a), A)
     assert "where" in [n.op.name for n in graph.nodes]
@@ -114,12 +111,8 @@ def test_a_shared_predicate_stays_a_branch():
 
 
 def test_only_values_depending_on_examples_are_batched():
-    graph = graph_of(
-        lambda a: ef.vmap(
-            lambda x: scan(lambda c, _: ((c[0] + 1, c[1] + x), c[0]), (0, x), length=4)
-        )(a),
-        A,
-    )
+    f = lambda x: scan(lambda c, _: ((c[0] + 1, c[1] + x), c[0]), (0, x), length=4)
+    graph = graph_of(lambda a: ef.vmap(f)(a), A)
     (node,) = [n for n in graph.nodes if n.op.name == "scan"]
     assert [v.shape for v in node.outputs] == [(), (3, 2), (4,)]
 

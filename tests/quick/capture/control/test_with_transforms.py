@@ -94,9 +94,8 @@ def test_numbers_of_captured_functions():
     assert len(calls) == 1
     looped = ef.function(lambda x, rate: while_loop(lambda s: s < 9.0, lambda s: s + rate, x))
     assert [float(looped(t(0.0), rate)) for rate in (4.0, 5.0)] == [12.0, 10.0]
-    assert (
-        float(ef.function(lambda flag, x: cond(flag > 2, lambda: x, lambda: -x))(3, t(1.0))) == 1.0
-    )
+    signed = ef.function(lambda flag, x: cond(flag > 2, lambda: x, lambda: -x))
+    assert float(signed(3, t(1.0))) == 1.0
 
 
 def test_functions_within_bodies_and_bodies_within_functions():

@@ -31,9 +31,6 @@ def seen(f, *args, **kwargs):
     return [x if isinstance(x, str) else repr(np.asarray(x).tolist()) for x in leaves]
 
 
-# The ledger's table -------------------------------------------------------------------------------
-
-
 def fate(name):
     """What became of a row: right, refused, or stale."""
     _, make = CHANGES[name]
@@ -78,85 +75,47 @@ def kind(make):
 X = ef.tensor([1.0, 2.0, 3.0])
 
 
-def with_arguments(before, after, f=lambda x: x * 2, **more):
+def with_arguments(before, after, f, more=()):
     """Another call in place of a change."""
     calls = [before, after]
-    return f, lambda: calls[0], lambda: calls.pop(0), more
+    return f, lambda: calls[0], lambda: calls.pop(0), dict(more)
 
 
 def with_change(f, change, args=(X,), **more):
     return f, lambda: args, change, more
 
 
-@kind
-def dtype_of_an_input():
-    return with_arguments((X,), (X.astype("float64"),), lambda x: x / 3)
-
-
-@kind
-def shape_of_an_input():
-    return with_arguments((X,), (ef.ones((2, 2)),), lambda x: x * x.shape[-1])
-
-
-@kind
-def rank_of_an_input():
-    return with_arguments((X,), (ef.ones((3, 1)),), lambda x: x + x.ndim)
-
-
-@kind
-def weak_number_in_place_of_a_tensor():
-    return with_arguments((X, X), (X, 2.0), lambda x, y: x + y)
-
-
-@kind
-def int_in_place_of_float():
-    return with_arguments((X, 2.0), (X, 3), lambda x, n: x * n)
-
-
-@kind
-def bool_in_place_of_int():
-    return with_arguments((X, 1), (X, True), lambda x, n: x * 2 if n is True else x * n)
-
-
-@kind
-def value_of_a_bool():
-    return with_arguments((X, True), (X, False), lambda x, flag: x * 2 if flag else x)
-
-
-@kind
-def value_of_a_string():
-    return with_arguments((X, "sum"), (X, "mean"), lambda x, how: getattr(ef, how)(x))
-
-
-@kind
-def none_to_a_tensor():
-    return with_arguments((X, None), (X, X), lambda x, y: x if y is None else x + y)
-
-
-@kind
-def a_tuple_of_sizes():
-    return with_arguments((X, (3, 1)), (X, (1, 3)), lambda x, s: ef.reshape(x, s), static=("s",))
-
-
-@kind
-def length_of_a_list():
-    return with_arguments(([X, X],), ([X, X, X],), lambda xs: sum(xs, X))
-
-
-@kind
-def a_list_in_place_of_a_tuple():
-    return with_arguments(((X, X),), ([X, X],), lambda xs: xs + type(xs)([X]))
-
-
-@kind
-def order_of_a_dict_argument():
-    f = lambda d: next(iter(d.values())) * 10 + list(d.values())[1]
-    return with_arguments(({"a": X, "b": X * 2},), ({"b": X * 2, "a": X},), f)
-
-
-@kind
-def a_key_of_a_dict_argument():
-    return with_arguments(({"a": X},), ({"b": X},), lambda d: d.get("a", X * 0.0) + 1.0)
+Pair = namedtuple("Pair", "x rate")
+Mode = enum.Enum("Mode", "SUM MEAN")
+# Arguments of the first calls, those of the last one, the function, and options of ef.function.
+ARGUMENTS = {
+    "dtype of an input": ((X,), (X.astype("float64"),), lambda x: x / 3),
+    "shape of an input": ((X,), (ef.ones((2, 2)),), lambda x: x * x.shape[-1]),
+    "rank of an input": ((X,), (ef.ones((3, 1)),), lambda x: x + x.ndim),
+    "weak number in place of a tensor": ((X, X), (X, 2.0), lambda x, y: x + y),
+    "int in place of float": ((X, 2.0), (X, 3), lambda x, n: x * n),
+    "bool in place of int": ((X, 1), (X, True), lambda x, n: x * 2 if n is True else x * n),
+    "value of a bool": ((X, True), (X, False), lambda x, flag: x * 2 if flag else x),
+    "value of a string": ((X, "sum"), (X, "mean"), lambda x, how: getattr(ef, how)(x)),
+    "none to a tensor": ((X, None), (X, X), lambda x, y: x if y is None else x + y),
+    "a tuple of sizes": ((X, (3, 1)), (X, (1, 3)), lambda x, s: ef.reshape(x, s), {"static": "s"}),
+    "length of a list": (([X, X],), ([X, X, X],), lambda xs: sum(xs, X)),
+    "a list in place of a tuple": (((X, X),), ([X, X],), lambda xs: xs + type(xs)([X])),
+    "order of a dict argument": (({"a": X, "b": X * 2},), ({"b": X * 2, "a": X},),
+                                 lambda d: next(iter(d.values())) * 10 + list(d.values())[1]),
+    "a key of a dict argument": (({"a": X},), ({"b": X},), lambda d: d.get("a", X * 0.0) + 1.0),
+    "a static argument": ((X, 2), (X, 3), lambda x, n: x**n + n, {"static": ("n",)}),
+    "a static argument by its place": ((X, 2), (X, 3), lambda x, n: [x] * n, {"static": 1}),
+    "another object of the class": ((X, Thing(r=2.0)), (X, Thing(r=3.0)), lambda x, o: x * o.r),
+    "a named tuple": ((Pair(X, 2.0),), (Pair(X, 3.0),), lambda p: p.x * p.rate),
+    "an enum": ((X, Mode.SUM), (X, Mode.MEAN),
+                lambda x, m: ef.sum(x) if m is Mode.SUM else ef.mean(x)),
+    "a function": ((X, ef.sin), (X, ef.cos), lambda x, f: f(x)),
+    "what a partial holds": ((X, functools.partial(ef.pow, X)), (X, functools.partial(ef.add, X)),
+                             lambda x, f: f(x)),
+    "another Variable among the arguments": ((X, ef.Variable(2.0)), (X, ef.Variable(3.0)),
+                                             lambda x, w: x * w),
+}  # fmt: skip
 
 
 @kind
@@ -174,16 +133,6 @@ def the_order_of_keywords():
 
 
 @kind
-def a_static_argument():
-    return with_arguments((X, 2), (X, 3), lambda x, n: x**n + n, static=("n",))
-
-
-@kind
-def a_static_argument_by_its_place():
-    return with_arguments((X, 2), (X, 3), lambda x, n: [x] * n, static=1)
-
-
-@kind
 def a_numpy_input_changed_in_place():
     array = np.ones(3, "float32")
     return with_change(lambda x: x * 2, lambda: array.fill(5.0), (array,))
@@ -196,11 +145,6 @@ def an_object_among_the_arguments():
 
 
 @kind
-def another_object_of_the_class():
-    return with_arguments((X, Thing(r=2.0)), (X, Thing(r=3.0)), lambda x, o: x * o.r)
-
-
-@kind
 def a_dataclass_among_the_arguments():
     @dataclasses.dataclass
     class Settings:
@@ -208,31 +152,6 @@ def a_dataclass_among_the_arguments():
 
     own = Settings(2.0)
     return with_change(lambda x, s: x * s.rate, lambda: setattr(own, "rate", 3.0), (X, own))
-
-
-@kind
-def a_named_tuple():
-    Pair = namedtuple("Pair", "x rate")
-    return with_arguments((Pair(X, 2.0),), (Pair(X, 3.0),), lambda p: p.x * p.rate)
-
-
-@kind
-def an_enum():
-    Mode = enum.Enum("Mode", "SUM MEAN")
-    f = lambda x, m: ef.sum(x) if m is Mode.SUM else ef.mean(x)
-    return with_arguments((X, Mode.SUM), (X, Mode.MEAN), f)
-
-
-@kind
-def a_function_among_the_arguments():
-    return with_arguments((X, ef.sin), (X, ef.cos), lambda x, f: f(x))
-
-
-@kind
-def what_a_partial_holds():
-    return with_arguments(
-        (X, functools.partial(ef.pow, X)), (X, functools.partial(ef.add, X)), lambda x, f: f(x)
-    )
 
 
 @kind
@@ -257,11 +176,6 @@ def another_variable():
 def a_variable_in_place_of_a_number():
     own = Thing(w=2.0)
     return with_change(lambda x: x * own.w, lambda: setattr(own, "w", ef.Variable(3.0)))
-
-
-@kind
-def a_variable_among_the_arguments():
-    return with_arguments((X, ef.Variable(2.0)), (X, ef.Variable(3.0)), lambda x, w: x * w)
 
 
 @kind
@@ -299,9 +213,8 @@ def another_generator():
 @kind
 def a_layer_added_to_a_list():
     layers = [ef.sin, ef.tanh]
-    return with_change(
-        lambda x: functools.reduce(lambda v, f: f(v), layers, x), lambda: layers.append(ef.cos)
-    )
+    f = lambda x: functools.reduce(lambda v, f: f(v), layers, x)
+    return with_change(f, lambda: layers.append(ef.cos))
 
 
 @kind
@@ -323,9 +236,8 @@ def a_units_activation():
 def whether_a_model_is_trained():
     model = ef.nn.Sequential([ef.nn.Dense(2)])
     model(ef.ones((1, 3)))
-    return with_change(
-        lambda x: x * len(model.trainable_weights), lambda: setattr(model, "trainable", False)
-    )
+    f = lambda x: x * len(model.trainable_weights)
+    return with_change(f, lambda: setattr(model, "trainable", False))
 
 
 @kind
@@ -389,9 +301,9 @@ def what_the_function_does():
 
 
 @pytest.mark.parametrize("numerics", ["fast", "exact"])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*ARGUMENTS, *KINDS])
 def test_change(name, numerics):
-    f, args, change, more = KINDS[name]()
+    f, args, change, more = KINDS[name]() if name in KINDS else with_arguments(*ARGUMENTS[name])
     kwargs = more.get("kwargs", dict)
     reset = more.get("reset", lambda: None)
     step = ef.function(f, static=more.get("static", ()), numerics=numerics)
@@ -420,4 +332,4 @@ def test_numerics_of_two_functions_of_one_python_function():
 
 
 def test_there_are_enough_kinds():
-    assert len(KINDS) >= 40
+    assert len({*ARGUMENTS, *KINDS}) >= 40

@@ -31,22 +31,16 @@ NOTICED = {
     "a property, overridden": (_PROPERTY + READ, "B.r = property(lambda s: 3.0)"),
     "a property, hidden by a value": (_PROPERTY + READ, "B.r = 3.0"),
     "a property, deleted": (_PROPERTY + READ, "del A.r; A.r = 3.0"),
-    "a property with getattr": (
-        _PROPERTY + "def f(x): return x * getattr(b, 'r')",
-        "B.r = property(lambda s: 3.0)",
-    ),
-    "a property of an argument": (
-        _PROPERTY + "f = lambda x, b=b: x * b.r",
-        "B.r = property(lambda s: 3.0)",
-    ),
+    "a property with getattr": (_PROPERTY + "def f(x): return x * getattr(b, 'r')",
+                                "B.r = property(lambda s: 3.0)"),
+    "a property of an argument": (_PROPERTY + "f = lambda x, b=b: x * b.r",
+                                  "B.r = property(lambda s: 3.0)"),
     "a property in a pattern": (
         _PROPERTY + "def f(x):\n    match b:\n        case A(r=v): return x * v",
         "B.r = property(lambda s: 3.0)",
     ),
-    "a property of a new object": (
-        _PROPERTY + "def f(x):\n    own = B()\n    return x * own.r",
-        "B.r = 4.0",
-    ),
+    "a property of a new object": (_PROPERTY + "def f(x):\n    own = B()\n    return x * own.r",
+                                   "B.r = 4.0"),
     "a property around a function of another name": (
         "def get(s): return 1.0\nclass A: r = property(get)\nb = A()\n" + READ,
         "A.r = property(lambda s: 4.0)",
@@ -64,14 +58,9 @@ NOTICED = {
     "a descriptor, replaced": (_DESCRIPTOR + READ, "A.r = D(3.0)"),
     "a descriptor, its state": (_DESCRIPTOR + READ, "vars(A)['r'].v = 3.0"),
     "a descriptor, hidden by the object": (_DESCRIPTOR + READ, "b.r = 5.0"),
-    "a descriptor read from the class": (
-        _DESCRIPTOR + "def f(x): return x * A.r",
-        "A.r = D(3.0)",
-    ),
-    "a metaclass's property": (
-        _META + "class A(metaclass=N): pass\ndef f(x): return x * A.r",
-        "M.r = property(lambda c: 3.0)",
-    ),
+    "a descriptor read from the class": (_DESCRIPTOR + "def f(x): return x * A.r", "A.r = D(3.0)"),
+    "a metaclass's property": (_META + "class A(metaclass=N): pass\ndef f(x): return x * A.r",
+                               "M.r = property(lambda c: 3.0)"),
     "a metaclass's property, overridden": (
         _META + "class A(metaclass=N): pass\ndef f(x): return x * A.r",
         "N.r = property(lambda c: 3.0)",
@@ -90,10 +79,8 @@ NOTICED = {
         "class Z: pass\nclass A(Z):\n    def __getattr__(s, n): return 1.0\nb = A()\n" + READ,
         "Z.r = 4.0",
     ),
-    "__getattr__ of a module": (
-        "b = types.ModuleType('b')\nb.__getattr__ = lambda n: 1.0\n" + READ,
-        "b.__getattr__ = lambda n: 4.0",
-    ),
+    "__getattr__ of a module": ("b = types.ModuleType('b')\nb.__getattr__ = lambda n: 1.0\n" + READ,
+                                "b.__getattr__ = lambda n: 4.0"),
     "__call__, overridden": (
         "class A:\n    def __call__(s, x): return x\nclass B(A): pass\nf = B()",
         "B.__call__ = lambda s, x: x * 4.0",
@@ -103,22 +90,16 @@ NOTICED = {
         "class B(A): pass\nb = B()\ndef f(x):\n    with b as v: return x * v",
         "B.__enter__ = lambda s: 4.0",
     ),
-    "super().attribute": (
-        _SUPER + "return super().r\nb = B()\nf = lambda x: x * b.m()",
-        "A.r = 3.0",
-    ),
-    "super().attribute of a new object": (
-        _SUPER + "return super().r\nf = lambda x: x * B().m()",
-        "A.r = 3.0",
-    ),
+    "super().attribute": (_SUPER + "return super().r\nb = B()\nf = lambda x: x * b.m()",
+                          "A.r = 3.0"),
+    "super().attribute of a new object": (_SUPER + "return super().r\nf = lambda x: x * B().m()",
+                                          "A.r = 3.0"),
     "super() in a local": (
         _SUPER + "\n        s = super()\n        return s.r\nb = B()\nf = lambda x: x * b.m()",
         "A.r = 3.0",
     ),
-    "getattr(super())": (
-        _SUPER + "return getattr(super(), 'r')\nb = B()\nf = lambda x: x * b.m()",
-        "A.r = 3.0",
-    ),
+    "getattr(super())": (_SUPER + "return getattr(super(), 'r')\nb = B()\nf = lambda x: x * b.m()",
+                         "A.r = 3.0"),
     "hasattr(super())": (
         _SUPER + "return hasattr(super(), 'q')\nb = B()\nf = lambda x: x * 2 if b.m() else x",
         "Z.q = 3.0",
@@ -148,10 +129,8 @@ NOTICED = {
         "        return super().__getattribute__('v')\nb = A()\nb.v = 1.0\n" + READ,
         "b.v = 4.0",
     ),
-    "the class behind a property": (
-        _PROPERTY + "def f(x): return (lambda o: x * o.r)(b)",
-        "b.__class__ = type('C', (A,), {'r': 4.0})",
-    ),
+    "the class behind a property": (_PROPERTY + "def f(x): return (lambda o: x * o.r)(b)",
+                                    "b.__class__ = type('C', (A,), {'r': 4.0})"),
     "an attribute of an object that is made": (
         "class A:\n    def __init__(s, d): s.d = d\nb = Thing(r=1.0)\n"
         "def f(x): return x * A(b).d.r",
@@ -178,10 +157,7 @@ NOTICED = {
         "v = ef.Variable([2.0])\nv.constraint = lambda w: w\ndef f(x): return v.constraint(x)",
         "v.constraint = lambda w: w * 3",
     ),
-    "a constraint that the optimizer calls": (
-        _SGD,
-        "v.constraint = lambda w: ef.maximum(w, 0.0)",
-    ),
+    "a constraint that the optimizer calls": (_SGD, "v.constraint = lambda w: ef.maximum(w, 0.0)"),
     "aggregation": (
         "v = ef.Variable([2.0])\ndef f(x): return x if v.aggregation == 'mean' else x * 2",
         "v.aggregation = 'sum'",
@@ -196,39 +172,25 @@ NOTICED = {
     ),
     # Defaults
     "a default dict": ("def f(x, o={'r': True}): " + FLAG, "f.__defaults__[0]['r'] = False"),
-    "an empty default": (
-        "def f(x, o={}): return x * 2 if 'k' in o else x",
-        "f.__defaults__[0]['k'] = None",
-    ),
-    "a default of a keyword": (
-        "def f(x, *, o={'r': True}): " + FLAG,
-        "f.__kwdefaults__['o']['r'] = False",
-    ),
-    "a default list of texts": (
-        "def f(x, o=['a']): return x * 2 if 'b' in o else x",
-        "f.__defaults__[0].append('b')",
-    ),
-    "a default in a tuple": (
-        "def f(x, o=([True],)): return x * 2 if o[0][0] else x",
-        "f.__defaults__[0][0][0] = False",
-    ),
-    "defaults of __call__": (
-        "class A:\n    def __call__(s, x, o=1.0): return x * o\nf = A()",
-        "A.__call__.__defaults__ = (3.0,)",
-    ),
-    "a list in a partial": (
-        "L = [1.0]\nf = functools.partial(lambda o, x: x * o[0], L)",
-        "L[0] = 3.0",
-    ),
+    "an empty default": ("def f(x, o={}): return x * 2 if 'k' in o else x",
+                         "f.__defaults__[0]['k'] = None"),
+    "a default of a keyword": ("def f(x, *, o={'r': True}): " + FLAG,
+                               "f.__kwdefaults__['o']['r'] = False"),
+    "a default list of texts": ("def f(x, o=['a']): return x * 2 if 'b' in o else x",
+                                "f.__defaults__[0].append('b')"),
+    "a default in a tuple": ("def f(x, o=([True],)): return x * 2 if o[0][0] else x",
+                             "f.__defaults__[0][0][0] = False"),
+    "defaults of __call__": ("class A:\n    def __call__(s, x, o=1.0): return x * o\nf = A()",
+                             "A.__call__.__defaults__ = (3.0,)"),
+    "a list in a partial": ("L = [1.0]\nf = functools.partial(lambda o, x: x * o[0], L)",
+                            "L[0] = 3.0"),
     "a dict in a partial": (
         "D = {'r': True}\ndef g(x, o): " + FLAG + "f = functools.partial(g, o=D)",
         "D['r'] = False",
     ),
-    "keywords of a partial": (
-        "f = functools.partial(lambda x, r: x * r, r=2.0)",
-        "f.keywords['r'] = 5.0",
-    ),
-}
+    "keywords of a partial": ("f = functools.partial(lambda x, r: x * r, r=2.0)",
+                              "f.keywords['r'] = 5.0"),
+}  # fmt: skip
 
 
 def made(source):
@@ -288,11 +250,8 @@ MAKE = {
     bytearray: lambda: bytearray(b"a"),
     Record: Record,
 }
-ROWS = [
-    (cls, text.strip())
-    for cls, texts in CHANGES.items()
-    for text in texts.replace("\n", ";").split(";")
-]
+LINES = {cls: texts.replace("\n", ";").split(";") for cls, texts in CHANGES.items()}
+ROWS = [(cls, text.strip()) for cls, texts in LINES.items() for text in texts]
 
 
 @pytest.mark.parametrize(("cls", "text"), ROWS)
@@ -322,10 +281,8 @@ def test_copies_may_change(text, result):
     f = changing(text, result)
     step = ef.function(f)
     for _ in range(2):
-        assert (
-            step(ef.ones(2), {"r": 3.0}).numpy().tolist()
-            == f(ef.ones(2), {"r": 3.0}).numpy().tolist()
-        )
+        found, wanted = (g(ef.ones(2), {"r": 3.0}).numpy().tolist() for g in (step, f))
+        assert found == wanted
 
 
 def test_the_dict_of_keywords_may_change():

@@ -75,10 +75,8 @@ class Held:
 @pytest.mark.parametrize("made", [lambda o: weakref.ref(o)(), weakref.proxy])
 def test_targets_of_weak_references_are_guarded(made):
     held = Held()
-    closed, passed = (
-        ef.function(lambda x: x * made(held).k),
-        ef.function(lambda x, o: x * made(o).k),
-    )
+    closed = ef.function(lambda x: x * made(held).k)
+    passed = ef.function(lambda x, o: x * made(o).k)
     for k in (1.0, 5.0, 6.0):
         held.k = k
         assert closed(X).tolist() == passed(X, held).tolist() == (X * k).tolist()

@@ -79,10 +79,8 @@ def test_two_poolings_of_one_relu():
         return ef.max_pool(y, 2), ef.max_pool(y, 3)
 
     graph = ef.capture.trace(f, ef.TensorSpec((1, 6, 6, 2), "float32"))
-    assert names(graph.optimized(only=("pooling", "dead_code"))) == [
-        *("max_pool", "relu"),
-        *("max_pool", "relu"),
-    ]
+    found = names(graph.optimized(only=("pooling", "dead_code")))
+    assert found == ["max_pool", "relu"] * 2
 
 
 def test_exact_graphs_stay():

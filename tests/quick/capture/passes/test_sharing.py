@@ -40,9 +40,8 @@ def test_forward_and_gradient_share_one_scan():
     assert len(scans(graph)) == 3
     changed, rewrites = with_shared_scans(graph)
     first, back = scans(changed)
-    assert [str(r).partition(",")[0] for r in rewrites] == [
-        f"shared_scans: {scans(graph)[1].name} serves for scan"
-    ]
+    told = f"shared_scans: {scans(graph)[1].name} serves for scan"
+    assert [str(r).partition(",")[0] for r in rewrites] == [told]
     assert first.attributes["body"] == scans(graph)[1].attributes["body"]
     assert back.attributes["reverse"] is True
     same_values(graph, changed, H, t(1.5))
@@ -95,9 +94,8 @@ def test_unused_scan_rows_are_removed():
     changed, rewrites = without_unused_results(graph)
     (node,) = scans(changed)
     assert [v.shape for v in node.outputs] == [(2,), (3, 2), (3, 2)]
-    assert [str(r).partition(",")[0] for r in rewrites] == [
-        "unused_results: 1 results of scan are not used"
-    ]
+    (told,) = rewrites
+    assert str(told).startswith("unused_results: 1 results of scan are not used,")
     same_values(graph, changed, H)
     assert without_unused_results(changed) == (changed, [])
 

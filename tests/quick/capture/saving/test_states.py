@@ -59,29 +59,25 @@ def test_files_without_state_are_as_they_were(tmp_path):
 
 
 def test_state_without_rows_begins_whole():
-    graph = ef.capture.trace(
-        lambda x, h: {"y": x + h, "h_next": h * x}, *[ef.TensorSpec((2,), "float32")] * 2
-    )
+    specs = [ef.TensorSpec((2,), "float32")] * 2
+    graph = ef.capture.trace(lambda x, h: {"y": x + h, "h_next": h * x}, *specs)
     found = declared(graph, {"h": ("h_next", BEGIN)})
     assert found.initial["h"].shape == (2,)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "error", "words"),
-    [
-        ({}, ArgumentError, "mapping"),
-        ("h", ArgumentError, "mapping"),
-        ({"z": "h_next"}, ArgumentError, "no input 'z'"),
-        ({"h": "z"}, ArgumentError, "no output 'z'"),
-        ({"h": ["h_next"]}, ArgumentError, "not a pair"),
-        ({"h": ("h_next", BEGIN, 3)}, ArgumentError, "not a pair"),
-        ({"h": "n_next"}, DTypeError, "h: .*another dtype"),
-        ({"h": "wide"}, ShapeError, "h: .*another shape"),
-        ({"h": ("h_next", BEGIN.astype("int32")), "n": "n_next"}, None, ""),
-        ({"h": ("h_next", ef.tensor([1, 2]))}, DTypeError, "different dtype"),
-        ({"h": ("h_next", BEGIN[:1])}, ShapeError, "different shape"),
-    ],
-)
+@pytest.mark.parametrize(("pairs", "error", "words"), [
+    ({}, ArgumentError, "mapping"),
+    ("h", ArgumentError, "mapping"),
+    ({"z": "h_next"}, ArgumentError, "no input 'z'"),
+    ({"h": "z"}, ArgumentError, "no output 'z'"),
+    ({"h": ["h_next"]}, ArgumentError, "not a pair"),
+    ({"h": ("h_next", BEGIN, 3)}, ArgumentError, "not a pair"),
+    ({"h": "n_next"}, DTypeError, "h: .*another dtype"),
+    ({"h": "wide"}, ShapeError, "h: .*another shape"),
+    ({"h": ("h_next", BEGIN.astype("int32")), "n": "n_next"}, None, ""),
+    ({"h": ("h_next", ef.tensor([1, 2]))}, DTypeError, "different dtype"),
+    ({"h": ("h_next", BEGIN[:1])}, ShapeError, "different shape"),
+])  # fmt: skip
 def test_pairs_that_do_not_fit(pairs, error, words, tmp_path):
     if error is None:  # numbers that fit are taken
         assert isinstance(declared(decoding(), pairs), State)
@@ -102,23 +98,20 @@ def test_an_output_for_two_inputs_and_a_free_size():
         declared(graph, {"a": "c", "b": "c"})
 
 
-@pytest.mark.parametrize(
-    ("graph", "decoder", "error", "words"),
-    [
-        ({}, {"tokens": "t"}, ArgumentError, "fields"),
-        ({}, 3, ArgumentError, "fields"),
-        ({}, {"tokens": "h", "logits": "y"}, ArgumentError, "one input"),
-        ({}, {"tokens": ["t"], "logits": "y"}, ArgumentError, "names"),
-        ({}, {"tokens": "t", "logits": "h_next"}, ArgumentError, "no such output"),
-        ({}, {"tokens": "t", "logits": "y", "context": 0}, ArgumentError, "context"),
-        ({}, {"tokens": "t", "logits": "y", "context": True}, ArgumentError, "context"),
-        ({"dtype": "float32"}, DECODER, DTypeError, "integers"),
-        ({"shape": (3,)}, DECODER, ShapeError, "fit together"),
-        ({"shape": ("batch", 3)}, DECODER, ShapeError, "fit together"),
-        ({"shape": ("batch", "n"), "logits": ("batch", "n", 4)}, DECODER, None, ""),
-        ({"shape": ("batch", "n")}, DECODER, None, ""),
-    ],
-)
+@pytest.mark.parametrize(("graph", "decoder", "error", "words"), [
+    ({}, {"tokens": "t"}, ArgumentError, "fields"),
+    ({}, 3, ArgumentError, "fields"),
+    ({}, {"tokens": "h", "logits": "y"}, ArgumentError, "one input"),
+    ({}, {"tokens": ["t"], "logits": "y"}, ArgumentError, "names"),
+    ({}, {"tokens": "t", "logits": "h_next"}, ArgumentError, "no such output"),
+    ({}, {"tokens": "t", "logits": "y", "context": 0}, ArgumentError, "context"),
+    ({}, {"tokens": "t", "logits": "y", "context": True}, ArgumentError, "context"),
+    ({"dtype": "float32"}, DECODER, DTypeError, "integers"),
+    ({"shape": (3,)}, DECODER, ShapeError, "fit together"),
+    ({"shape": ("batch", 3)}, DECODER, ShapeError, "fit together"),
+    ({"shape": ("batch", "n"), "logits": ("batch", "n", 4)}, DECODER, None, ""),
+    ({"shape": ("batch", "n")}, DECODER, None, ""),
+])  # fmt: skip
 def test_decoders_that_do_not_fit(graph, decoder, error, words):
     made = decoding(**graph)
     if error is None:
@@ -134,37 +127,31 @@ def test_a_decoder_has_state(tmp_path):
 
 
 def text(**change):
-    told = {
-        "pairs": [["h", "h_next"], ["n", "n_next"]],
-        "initial": [["h", "state/h"]],
-        "decoder": DECODER,
-    }
+    told = {"pairs": [["h", "h_next"], ["n", "n_next"]], "initial": [["h", "state/h"]]}
+    told["decoder"] = DECODER
     return json.dumps(told | change)
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ("other fields", ""),
-        ("other fields", "[]"),
-        ("other fields", "{}"),
-        ("pairs of texts", text(pairs=3)),
-        ("pairs of texts", text(pairs=[["h"]])),
-        ("pairs of texts", text(pairs=[["h", 3]])),
-        ("comes twice", text(pairs=[["h", "h_next"], ["h", "wide"]])),
-        ("no input", text(pairs=[["h", "h_next"], ["q", "n_next"]])),
-        ("another shape", text(pairs=[["h", "wide"]])),
-        ("unknown input", text(initial=[["t", "state/h"]])),
-        ("no such tensor", text(initial=[["h", "none"]])),
-        ("no graph uses", text(initial=[])),
-        ("another dtype|another shape|fit", text(initial=[["n", "state/h"]])),
-        ("no object", text(decoder=[1])),
-        ("fields", text(decoder={"tokens": "t"})),
-        ("one input", text(decoder={"tokens": [], "logits": "y"} | {"tokens": "h"})),
-        ("names", text(decoder={"tokens": [], "logits": {}})),
-        ("other fields|not JSON", text() + "\n" + text()),
-    ],
-)
+@pytest.mark.parametrize(("words", "text"), [
+    ("other fields", ""),
+    ("other fields", "[]"),
+    ("other fields", "{}"),
+    ("pairs of texts", text(pairs=3)),
+    ("pairs of texts", text(pairs=[["h"]])),
+    ("pairs of texts", text(pairs=[["h", 3]])),
+    ("comes twice", text(pairs=[["h", "h_next"], ["h", "wide"]])),
+    ("no input", text(pairs=[["h", "h_next"], ["q", "n_next"]])),
+    ("another shape", text(pairs=[["h", "wide"]])),
+    ("unknown input", text(initial=[["t", "state/h"]])),
+    ("no such tensor", text(initial=[["h", "none"]])),
+    ("no graph uses", text(initial=[])),
+    ("another dtype|another shape|fit", text(initial=[["n", "state/h"]])),
+    ("no object", text(decoder=[1])),
+    ("fields", text(decoder={"tokens": "t"})),
+    ("one input", text(decoder={"tokens": [], "logits": "y"} | {"tokens": "h"})),
+    ("names", text(decoder={"tokens": [], "logits": {}})),
+    ("other fields|not JSON", text() + "\n" + text()),
+])  # fmt: skip
 def test_malformed_state_is_refused(data, text, words):
     def change(header):
         header["__metadata__"]["state"] = text

@@ -100,10 +100,7 @@ GRADIENTS = {
     "relu": (ef.relu, lambda x: np.where(x > 0, 1.0, 0.0)),
     "leaky_relu": (lambda x: ef.leaky_relu(x, 0.2), lambda x: np.where(x > 0, 1.0, 0.2)),
     "elu": (lambda x: ef.elu(x, 0.5), lambda x: np.where(x > 0, 1, 0.5 * np.exp(np.minimum(x, 0)))),
-    "selu": (
-        ef.selu,
-        lambda x: SELU[0] * np.where(x > 0, 1, SELU[1] * np.exp(np.minimum(x, 0))),
-    ),
+    "selu": (ef.selu, lambda x: SELU[0] * np.where(x > 0, 1, SELU[1] * np.exp(np.minimum(x, 0)))),
 }
 
 
@@ -192,15 +189,9 @@ def test_gradients_broadcast():
 # Cross-entropies ---------------------------------------------------------------------------------
 
 SHAPES = [
-    ((300, 77), -1),
-    ((9000, 2), 1),
-    ((2, 9000), 0),
-    ((5, 33, 129), 1),
-    ((1, 20011), -1),
-    ((20011,), 0),
-    ((17000, 1), 1),
-    ((3, 40, 13, 11), -3),
-]
+    ((300, 77), -1), ((9000, 2), 1), ((2, 9000), 0), ((5, 33, 129), 1), ((1, 20011), -1),
+    ((20011,), 0), ((17000, 1), 1), ((3, 40, 13, 11), -3),
+]  # fmt: skip
 
 
 def logits_and_labels(shape, axis, dtype):

@@ -85,42 +85,27 @@ def test_complex_functions(name, dtype):
     assert checked > 6
 
 
-EXPM1 = [
-    (complex(0.0, INF), complex(NAN, NAN)),
-    (complex(1.0, NAN), complex(NAN, NAN)),
-    (complex(INF, 0.0), complex(INF, 0.0)),
-    (complex(INF, 2.0), complex(-INF, INF)),
-    (complex(-INF, 2.0), complex(-1.0, 0.0)),
-    (complex(-INF, 4.0), complex(-1.0, -0.0)),
-    (complex(-INF, INF), complex(-1.0, 0.0)),
-    (complex(-INF, NAN), complex(-1.0, 0.0)),
-    (complex(INF, INF), complex(INF, NAN)),
-    (complex(INF, NAN), complex(INF, NAN)),
-    (complex(NAN, 0.0), complex(NAN, 0.0)),
-    (complex(NAN, 1.0), complex(NAN, NAN)),
-    (complex(NAN, NAN), complex(NAN, NAN)),
-    (complex(0.0, 0.0), complex(0.0, 0.0)),
-    (complex(-0.0, 0.0), complex(0.0, 0.0)),
-]
+EXPM1 = [  # real and imaginary parts of an argument, and of the result
+    ((0.0, INF), (NAN, NAN)), ((1.0, NAN), (NAN, NAN)), ((INF, 0.0), (INF, 0.0)),
+    ((INF, 2.0), (-INF, INF)), ((-INF, 2.0), (-1.0, 0.0)), ((-INF, 4.0), (-1.0, -0.0)),
+    ((-INF, INF), (-1.0, 0.0)), ((-INF, NAN), (-1.0, 0.0)), ((INF, INF), (INF, NAN)),
+    ((INF, NAN), (INF, NAN)), ((NAN, 0.0), (NAN, 0.0)), ((NAN, 1.0), (NAN, NAN)),
+    ((NAN, NAN), (NAN, NAN)), ((0.0, 0.0), (0.0, 0.0)), ((-0.0, 0.0), (0.0, 0.0)),
+]  # fmt: skip
 TANH = [
-    (complex(0.0, 0.0), complex(0.0, 0.0)),
-    (complex(1.0, INF), complex(NAN, NAN)),
-    (complex(1.0, NAN), complex(NAN, NAN)),
-    (complex(INF, 1.0), complex(1.0, 0.0)),
-    (complex(INF, 2.0), complex(1.0, 0.0)),
-    (complex(-INF, 2.0), complex(-1.0, 0.0)),
-    (complex(INF, INF), complex(1.0, 0.0)),
-    (complex(INF, NAN), complex(1.0, 0.0)),
-    (complex(NAN, 0.0), complex(NAN, 0.0)),
-    (complex(NAN, 1.0), complex(NAN, NAN)),
-]
+    ((0.0, 0.0), (0.0, 0.0)), ((1.0, INF), (NAN, NAN)), ((1.0, NAN), (NAN, NAN)),
+    ((INF, 1.0), (1.0, 0.0)), ((INF, 2.0), (1.0, 0.0)), ((-INF, 2.0), (-1.0, 0.0)),
+    ((INF, INF), (1.0, 0.0)), ((INF, NAN), (1.0, 0.0)), ((NAN, 0.0), (NAN, 0.0)),
+    ((NAN, 1.0), (NAN, NAN)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize(("name", "cases"), [("expm1", EXPM1), ("tanh", TANH)])
 def test_complex_limits(name, cases, dtype):
     """With the signs that the standard leaves open where the other part is not a finite number."""
-    for given, wanted in cases + [(x.conjugate(), y.conjugate()) for x, y in cases]:
+    numbers = [(complex(*given), complex(*wanted)) for given, wanted in cases]
+    for given, wanted in numbers + [(x.conjugate(), y.conjugate()) for x, y in numbers]:
         for found in (
             getattr(ef, name)(ef.tensor(given, dtype=dtype)).item(),
             getattr(ef, name)(ef.tensor([given, 0.5], dtype=dtype))[0].item(),

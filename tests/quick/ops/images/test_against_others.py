@@ -134,9 +134,8 @@ def test_scale_and_translate_as_jax(method):
     x = RNG.standard_normal((6, 7, 2)).astype("float32")
     for antialias, scale in itertools.product((False, True), ((1.5, 0.6), (0.3, 2.5))):
         scale, shift = np.float32(scale), np.float32([0.7, -1.2])
-        wanted = jax.image.scale_and_translate(
-            x, (8, 5, 2), (0, 1), scale, shift, method, antialias
-        )
+        theirs = jax.image.scale_and_translate
+        wanted = theirs(x, (8, 5, 2), (0, 1), scale, shift, method, antialias)
         found = ef.scale_and_translate(x, scale, shift, (8, 5, 2), (0, 1), method, antialias)
         close(found, np.asarray(wanted), 2e-5)
 
@@ -144,17 +143,10 @@ def test_scale_and_translate_as_jax(method):
 # Windows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("window", "stride", "padding", "dilation", "ceil"),
-    [
-        (2, 2, 0, 1, True),
-        (3, 2, 1, 1, True),
-        (3, 2, 1, 2, False),
-        (2, 3, 1, 2, True),
-        (4, 2, 2, 1, True),
-        (3, 1, 1, 3, False),
-    ],
-)
+@pytest.mark.parametrize(("window", "stride", "padding", "dilation", "ceil"), [
+    (2, 2, 0, 1, True), (3, 2, 1, 1, True), (3, 2, 1, 2, False), (2, 3, 1, 2, True),
+    (4, 2, 2, 1, True), (3, 1, 1, 3, False),
+])  # fmt: skip
 def test_max_pools_with_indices(window, stride, padding, dilation, ceil):
     x = RNG.standard_normal((2, 9, 10, 3))
     wanted, places = torch.nn.functional.max_pool2d_with_indices(

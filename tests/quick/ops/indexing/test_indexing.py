@@ -217,28 +217,25 @@ def test_kinds_of_integers_and_lists():
     assert ef.Variable([1.0, 2.0])[1].tolist() == 2.0
 
 
-@pytest.mark.parametrize(
-    ("index", "error", "words"),
-    [
-        (5, IndexRangeError, "index 5 is out of range for axis 0 of length 2"),
-        ((0, -4), IndexRangeError, "index -4 is out of range for axis 1 of length 3"),
-        ([0, 2], IndexRangeError, "index 2 is out of range for axis 0 of length 2"),
-        ((slice(None), [[0, 7]]), IndexRangeError, "index 7 is out of range for axis 1"),
-        (np.array([2**64 - 1], "u8"), IndexRangeError, "is out of range"),
-        ((0, 0, 0), IndexRangeError, "there are 3 indices for 2 axes"),
-        ((..., ...), IndexRangeError, "only one"),
-        ([True, False, True], IndexRangeError, "a mask of shape"),
-        ([[0, 1, 1], [0, 1]], ShapeError, "ragged"),
-        (([0, 1, 1], [0, 1]), ShapeError, "do not broadcast"),
-        (1.5, DTypeError, "float32 values cannot be indices"),
-        (np.array([1.5]), DTypeError, "float64 values cannot be indices"),
-        (slice(0.5, None), DTypeError, "a float cannot bound a slice"),
-        (slice(None, None, 0), ShapeError, "step of a slice is 0"),
-        ("rows", DTypeError, "a str is not"),
-        ("array", DTypeError, "a str is not"),
-        ({"a": 1}, DTypeError, "a dict is not"),
-    ],
-)
+@pytest.mark.parametrize(("index", "error", "words"), [
+    (5, IndexRangeError, "index 5 is out of range for axis 0 of length 2"),
+    ((0, -4), IndexRangeError, "index -4 is out of range for axis 1 of length 3"),
+    ([0, 2], IndexRangeError, "index 2 is out of range for axis 0 of length 2"),
+    ((slice(None), [[0, 7]]), IndexRangeError, "index 7 is out of range for axis 1"),
+    (np.array([2**64 - 1], "u8"), IndexRangeError, "is out of range"),
+    ((0, 0, 0), IndexRangeError, "there are 3 indices for 2 axes"),
+    ((..., ...), IndexRangeError, "only one"),
+    ([True, False, True], IndexRangeError, "a mask of shape"),
+    ([[0, 1, 1], [0, 1]], ShapeError, "ragged"),
+    (([0, 1, 1], [0, 1]), ShapeError, "do not broadcast"),
+    (1.5, DTypeError, "float32 values cannot be indices"),
+    (np.array([1.5]), DTypeError, "float64 values cannot be indices"),
+    (slice(0.5, None), DTypeError, "a float cannot bound a slice"),
+    (slice(None, None, 0), ShapeError, "step of a slice is 0"),
+    ("rows", DTypeError, "a str is not"),
+    ("array", DTypeError, "a str is not"),
+    ({"a": 1}, DTypeError, "a dict is not"),
+])  # fmt: skip
 def test_errors(index, error, words):
     x = ef.zeros((2, 3))
     for call in (lambda: x[index], lambda: x.at[index].set(1.0)):
@@ -292,9 +289,8 @@ def test_gradients_of_rows_in_all_dtypes():
     for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "int32"):
         g = ef.tensor(rng.integers(0, 2, (100, 3, 4)), dtype)
         wanted = np.zeros((7, 4))
-        np.add.at(
-            wanted, ids, g.astype("float64").numpy() if dtype != "complex64" else g.numpy().real
-        )
+        wide = g.numpy().real if dtype == "complex64" else g.astype("float64").numpy()
+        np.add.at(wanted, ids, wide)
         y = ef.index_scatter(g, shape=(7, 4), index=ids)
         assert y.dtype == g.dtype
         assert np.array_equal(y.numpy().astype(complex), wanted)

@@ -63,9 +63,8 @@ def test_systems_by_their_triangles(trans, right):
             near = a / 90 + np.eye(90)
             form = {"lower": lower, "trans": trans, "unit_diagonal": unit}
             found = ef.linalg.solve_triangular(near, b, **form).numpy()
-            np.testing.assert_allclose(
-                found, scipy.linalg.solve_triangular(near, b, **form), rtol=1e-10, atol=1e-10
-            )
+            wanted = scipy.linalg.solve_triangular(near, b, **form)
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
@@ -97,9 +96,8 @@ def test_exponentials(size, dtype):
         return
     assert residual(found, wanted) < 100 * max(size, 1)
     shear = np.array([[1.0, 1e6], [0.0, -1.0]])  # whose norm asks for more halvings than it needs
-    np.testing.assert_allclose(
-        ef.linalg.expm(shear).numpy(), [[np.e, 1e6 * np.sinh(1)], [0, 1 / np.e]], rtol=1e-12
-    )
+    wanted = [[np.e, 1e6 * np.sinh(1)], [0, 1 / np.e]]
+    np.testing.assert_allclose(ef.linalg.expm(shear).numpy(), wanted, rtol=1e-12)
     odd = np.stack([np.full((2, 2), np.inf), np.zeros((2, 2)), np.eye(2) * 1e4])
     mixed = ef.linalg.expm(odd).numpy()
     assert np.isnan(mixed[0]).all()
@@ -133,14 +131,9 @@ def test_least_squares(shape, rank):
         ef.linalg.lstsq(a, np.ones(shape[0] + 1))
 
 
-def test_gradient_of_least_squares_and_of_triangles():
-    a, b = drawn((6, 3)), drawn((6,), seed=1)
-    ef.testing.check_gradients(lambda x, y: ef.linalg.lstsq(x, y).solution, (a, b))
-    ef.testing.check_gradients(lambda x: ef.linalg.lu(x)[1:], (drawn((4, 4)),))
-    square, right = drawn((4, 4)), drawn((4, 2), seed=2)
-    ef.testing.check_gradients(
-        lambda x, y: ef.linalg.lu_solve(ef.linalg.lu_factor(x), y), (square, right)
-    )
+def test_gradient_of_a_system_by_its_triangles():
+    solve = lambda x, y: ef.linalg.lu_solve(ef.linalg.lu_factor(x), y)
+    ef.testing.check_gradients(solve, (drawn((4, 4)), drawn((4, 2), seed=2)))
 
 
 def test_products_of_several_matrices():
@@ -151,27 +144,6 @@ def test_products_of_several_matrices():
     np.testing.assert_allclose(ef.linalg.multi_dot(ends).item(), np.linalg.multi_dot(ends))
     with pytest.raises(ef.errors.ShapeError, match="not factors"):
         ef.linalg.multi_dot([np.ones((2, 2))])
-
-
-def test_maps_of_several_axes():
-    a = drawn((4, 6, 8, 3))
-    np.testing.assert_allclose(ef.linalg.tensorinv(a).numpy(), np.linalg.tensorinv(a), rtol=1e-8)
-    b = drawn((4, 6))
-    np.testing.assert_allclose(
-        ef.linalg.tensorsolve(a, b).numpy(), np.linalg.tensorsolve(a, b), rtol=1e-8
-    )
-    moved = drawn((2, 3, 6))
-    np.testing.assert_allclose(
-        ef.linalg.tensorsolve(moved, drawn((3, 2)).T, axes=None).numpy(),
-        np.linalg.tensorsolve(moved, drawn((3, 2)).T),
-        rtol=1e-8,
-    )
-    for call in (
-        lambda: ef.linalg.tensorinv(np.ones((2, 3)), ind=1),
-        lambda: ef.linalg.tensorsolve(np.ones((2, 3)), np.ones(2)),
-    ):
-        with pytest.raises(ef.errors.ShapeError, match="map"):
-            call()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -11,12 +11,10 @@ from eagerflow.ops.nn.differences import absolute_difference, huber_difference, 
 OPS = {
     "squared": (squared_difference, lambda d: d * d, lambda d: 2 * d),
     "absolute": (absolute_difference, np.abs, np.sign),
-    "huber": (
-        lambda a, b: huber_difference(a, b, delta=0.7),
-        lambda d: np.where(np.abs(d) < 0.7, d * d / 2, 0.7 * (np.abs(d) - 0.35)),
-        lambda d: np.clip(d, -0.7, 0.7),
-    ),
-}
+    "huber": (lambda a, b: huber_difference(a, b, delta=0.7),
+              lambda d: np.where(np.abs(d) < 0.7, d * d / 2, 0.7 * (np.abs(d) - 0.35)),
+              lambda d: np.clip(d, -0.7, 0.7)),
+}  # fmt: skip
 SHAPES = [((3, 4), (3, 4)), ((), (5,)), ((2, 1), (3,)), ((0, 3), (3,)), ((50, 60), (60,))]
 
 

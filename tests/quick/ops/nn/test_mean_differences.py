@@ -17,13 +17,10 @@ DELTA = 0.7
 OPS = {
     "squared": (mean_squared_difference, {}, lambda d: d * d, lambda d: 2 * d),
     "absolute": (mean_absolute_difference, {}, np.abs, np.sign),
-    "huber": (
-        mean_huber_difference,
-        {"delta": DELTA},
-        lambda d: np.where(np.abs(d) < DELTA, d * d / 2, DELTA * (np.abs(d) - DELTA / 2)),
-        lambda d: np.clip(d, -DELTA, DELTA),
-    ),
-}
+    "huber": (mean_huber_difference, {"delta": DELTA},
+              lambda d: np.where(np.abs(d) < DELTA, d * d / 2, DELTA * (np.abs(d) - DELTA / 2)),
+              lambda d: np.clip(d, -DELTA, DELTA)),
+}  # fmt: skip
 SHAPES = [(3, 4), (5,), (1, 1), (128, 1), (0, 3), (50, 60), (7, 3, 100), (400, 401)]
 
 

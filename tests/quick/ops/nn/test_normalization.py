@@ -32,24 +32,15 @@ def calls_of_kernels(monkeypatch):
     """A list that grows with each region, or program, that runs."""
     found = []
     start = StagedKernel.start
-    monkeypatch.setattr(
-        StagedKernel, "start", lambda *given: found.append("program") or start(*given)
-    )
+    spied = lambda *given: found.append("program") or start(*given)
+    monkeypatch.setattr(StagedKernel, "start", spied)
     call = ReadyCall.__call__
-    monkeypatch.setattr(
-        ReadyCall,
-        "__call__",
-        lambda self, arrays: found.append(self.region.name) or call(self, arrays),
-    )
+    spied = lambda self, arrays: found.append(self.region.name) or call(self, arrays)
+    monkeypatch.setattr(ReadyCall, "__call__", spied)
     for name in ("run", "compute"):
         original = getattr(generated, name)
-        monkeypatch.setattr(
-            generated,
-            name,
-            lambda region, *arrays, original=original: (
-                found.append(region.name) or original(region, *arrays)
-            ),
-        )
+        spied = lambda region, *arrays, f=original: found.append(region.name) or f(region, *arrays)
+        monkeypatch.setattr(generated, name, spied)
     return found
 
 
@@ -74,16 +65,10 @@ def spread(parameter, x, axes):
 
 
 SHAPES = [
-    ((129, 257), (-1,)),
-    ((16411,), (0,)),
-    ((1, 70001), (1,)),
-    ((5000, 7), (1,)),
-    ((7, 5000), (0,)),
-    ((3, 65, 130), (1,)),
-    ((6, 5, 20, 30), (2, 3)),
-    ((6, 5, 20, 30), (3, 1)),
+    ((129, 257), (-1,)), ((16411,), (0,)), ((1, 70001), (1,)), ((5000, 7), (1,)), ((7, 5000), (0,)),
+    ((3, 65, 130), (1,)), ((6, 5, 20, 30), (2, 3)), ((6, 5, 20, 30), (3, 1)),
     ((6, 50, 2, 30), (2, 1)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
@@ -98,12 +83,9 @@ def test_layer_norm(shape, axes, dtype, compiled, monkeypatch):
     assert bool(used) == compiled
     h, _, by, on = norm_reference(x, scale, offset, axes, 0.1, True)
     np.testing.assert_allclose(y, h * by + on, rtol=0, atol=bound(dtype, 64))
-    np.testing.assert_allclose(
-        ef.rms_norm(x, scale, axis=axes).numpy(),
-        norm_reference(x, None, None, axes, 1e-6, False)[0] * by,
-        rtol=0,
-        atol=bound(dtype, 64),
-    )
+    r = ef.rms_norm(x, scale, axis=axes).numpy()
+    right = norm_reference(x, None, None, axes, 1e-6, False)[0] * by
+    np.testing.assert_allclose(r, right, rtol=0, atol=bound(dtype, 64))
 
 
 @pytest.mark.sampled(2)
@@ -185,16 +167,9 @@ def test_group_norm_of_a_large_array():
 # Channels ----------------------------------------------------------------------------------------
 
 CHANNELS = [
-    ((70001, 3), -1),
-    ((700, 101), -1),
-    ((40, 1701), 1),
-    ((9, 20, 21, 64), -1),
-    ((5, 12, 40, 41), 1),
-    ((3, 6000, 4), 1),
-    ((17, 4096), 0),
-    ((66000, 1), 1),
-    ((2, 3, 100_000), 1),
-]
+    ((70001, 3), -1), ((700, 101), -1), ((40, 1701), 1), ((9, 20, 21, 64), -1),
+    ((5, 12, 40, 41), 1), ((3, 6000, 4), 1), ((17, 4096), 0), ((66000, 1), 1), ((2, 3, 100_000), 1),
+]  # fmt: skip
 
 
 def moments_of(x, at):
@@ -213,9 +188,8 @@ def test_batch_norm(shape, axis, dtype, compiled, monkeypatch):
     x = normal(rng, shape, dtype, 3, 20)
     scale, offset = normal(rng, channels, dtype), normal(rng, channels, dtype)
     used = calls_of_kernels(monkeypatch)
-    y, mean, variance = (
-        v.numpy() for v in batch_norm_training(x, scale, offset, axis=axis, epsilon=0.1)
-    )
+    made = batch_norm_training(x, scale, offset, axis=axis, epsilon=0.1)
+    y, mean, variance = (v.numpy() for v in made)
     assert bool(used) == compiled
     moved, center, spread = moments_of(x, axis)
     np.testing.assert_allclose(mean, center, rtol=bound(dtype, 4 if compiled else 64))

@@ -136,9 +136,8 @@ def test_small_parameters_are_changed_together(dtypes, monkeypatch):
     """With the results that each one has alone, bit for bit."""
     joined = []
     original = one_op.joined_update
-    monkeypatch.setattr(
-        one_op, "joined_update", lambda *a, **o: joined.append(len(a)) or original(*a, **o)
-    )
+    spied = lambda *a, **o: joined.append(len(a)) or original(*a, **o)
+    monkeypatch.setattr(one_op, "joined_update", spied)
     together = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     assert max(joined) == 2 + 4 * (len(SHAPES) - 1)  # all but the large one

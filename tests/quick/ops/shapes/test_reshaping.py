@@ -14,52 +14,39 @@ X = RNG.standard_normal((2, 3, 4))
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("f", "g"),
-    [
-        (lambda x: ef.moveaxis(x, 0, -1), lambda x: np.moveaxis(x, 0, -1)),
-        (lambda x: ef.moveaxis(x, (0, 1), (-1, 0)), lambda x: np.moveaxis(x, (0, 1), (-1, 0))),
-        (lambda x: ef.swapaxes(x, 0, -1), lambda x: np.swapaxes(x, 0, -1)),
-        (ef.matrix_transpose, lambda x: np.swapaxes(x, -1, -2)),
-        (lambda x: x.T, lambda x: x.T),
-        (lambda x: x.mT, lambda x: np.swapaxes(x, -1, -2)),
-        (lambda x: x.transpose(), lambda x: x.T),
-        (lambda x: x.transpose(1, 0, 2), lambda x: x.transpose(1, 0, 2)),
-        (lambda x: x.transpose((2, 0, 1)), lambda x: x.transpose((2, 0, 1))),
-        (lambda x: x.flatten(), lambda x: x.ravel()),
-        (lambda x: x.reshape(4, -1), lambda x: x.reshape(4, -1)),
-        (lambda x: x.expand_dims(1), lambda x: x[:, None]),
-        (lambda x: x.tile((2, 1)), lambda x: np.tile(x, (2, 1))),
-        (lambda x: x.repeat(2, 1), lambda x: np.repeat(x, 2, 1)),
-        (lambda x: x.take([1, 0], 1), lambda x: x.take([1, 0], 1)),
-        (lambda x: ef.diagonal(x), lambda x: np.diagonal(x, 0, -2, -1)),
-        (lambda x: ef.diagonal(x, 1, 0, 2), lambda x: np.diagonal(x, 1, 0, 2)),
-        (lambda x: ef.diagonal(x, -5), lambda x: np.diagonal(x, -5, -2, -1)),
-        (lambda x: ef.diag(x[0, 0], 2), lambda x: np.diag(x[0, 0], 2)),
-        (lambda x: ef.diag(x[0, 0], -1), lambda x: np.diag(x[0, 0], -1)),
-        (lambda x: ef.diag(x[0], 1), lambda x: np.diag(x[0], 1)),
-        (lambda x: ef.diag(x[0, 0, :0], 2), lambda x: np.diag(x[0, 0, :0], 2)),
-        (
-            lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2])[0],
-            lambda x: np.meshgrid(x[0, 0], x[0, 1, :2])[0],
-        ),
-        (
-            lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1],
-            lambda x: np.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1],
-        ),
-        (
-            lambda x: ef.broadcast_arrays(x[:, :1], x[0])[0],
-            lambda x: np.broadcast_arrays(x[:, :1], x[0])[0],
-        ),
-        (lambda x: ef.gather_nd(x, [[0, 1], [1, -1]]), lambda x: x[[0, 1], [1, -1]]),
-        (lambda x: ef.gather_nd(x, [[0, 1, 3]]), lambda x: x[[0], [1], [3]]),
-        (lambda x: ef.embedding_lookup(x, [[1, 1, 0]]), lambda x: x[[[1, 1, 0]]]),
-        (lambda x: ef.concat([x, x[:1]], axis=0), lambda x: np.concatenate([x, x[:1]])),
-        (lambda x: ef.concat([x, x], axis=None), lambda x: np.concatenate([x, x], axis=None)),
-        (lambda x: ef.stack(list(x), 1), lambda x: np.stack(list(x), 1)),
-        (lambda x: ef.stack([x[0], x[1]])[0], lambda x: x[0]),
-    ],
-)
+@pytest.mark.parametrize(("f", "g"), [
+    (lambda x: ef.moveaxis(x, 0, -1), lambda x: np.moveaxis(x, 0, -1)),
+    (lambda x: ef.moveaxis(x, (0, 1), (-1, 0)), lambda x: np.moveaxis(x, (0, 1), (-1, 0))),
+    (lambda x: ef.swapaxes(x, 0, -1), lambda x: np.swapaxes(x, 0, -1)),
+    (ef.matrix_transpose, lambda x: np.swapaxes(x, -1, -2)),
+    (lambda x: x.T, lambda x: x.T),
+    (lambda x: x.mT, lambda x: np.swapaxes(x, -1, -2)),
+    (lambda x: x.transpose(), lambda x: x.T),
+    (lambda x: x.transpose(1, 0, 2), lambda x: x.transpose(1, 0, 2)),
+    (lambda x: x.transpose((2, 0, 1)), lambda x: x.transpose((2, 0, 1))),
+    (lambda x: x.flatten(), lambda x: x.ravel()),
+    (lambda x: x.reshape(4, -1), lambda x: x.reshape(4, -1)),
+    (lambda x: x.expand_dims(1), lambda x: x[:, None]),
+    (lambda x: x.tile((2, 1)), lambda x: np.tile(x, (2, 1))),
+    (lambda x: x.repeat(2, 1), lambda x: np.repeat(x, 2, 1)),
+    (lambda x: x.take([1, 0], 1), lambda x: x.take([1, 0], 1)),
+    (lambda x: ef.diagonal(x), lambda x: np.diagonal(x, 0, -2, -1)),
+    (lambda x: ef.diagonal(x, 1, 0, 2), lambda x: np.diagonal(x, 1, 0, 2)),
+    (lambda x: ef.diagonal(x, -5), lambda x: np.diagonal(x, -5, -2, -1)),
+    (lambda x: ef.diag(x[0, 0], 2), lambda x: np.diag(x[0, 0], 2)),
+    (lambda x: ef.diag(x[0, 0], -1), lambda x: np.diag(x[0, 0], -1)),
+    (lambda x: ef.diag(x[0], 1), lambda x: np.diag(x[0], 1)),
+    (lambda x: ef.diag(x[0, 0, :0], 2), lambda x: np.diag(x[0, 0, :0], 2)),
+    (lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2])[0],
+     lambda x: np.meshgrid(x[0, 0], x[0, 1, :2])[0]),
+    (lambda x: ef.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1],
+     lambda x: np.meshgrid(x[0, 0], x[0, 1, :2], indexing="ij")[1]),
+    (lambda x: ef.broadcast_arrays(x[:, :1], x[0])[0],
+     lambda x: np.broadcast_arrays(x[:, :1], x[0])[0]),
+    (lambda x: ef.gather_nd(x, [[0, 1], [1, -1]]), lambda x: x[[0, 1], [1, -1]]),
+    (lambda x: ef.gather_nd(x, [[0, 1, 3]]), lambda x: x[[0], [1], [3]]),
+    (lambda x: ef.embedding_lookup(x, [[1, 1, 0]]), lambda x: x[[[1, 1, 0]]]),
+])  # fmt: skip
 def test_compositions(f, g):
     expected = g(X)
     assert np.array_equal(f(ef.tensor(X)).numpy(), expected)
@@ -113,43 +100,36 @@ def test_ranges():
     assert ef.arange(np.int64(2)).dtype == ef.int64
     line = ef.linspace(0, 1, 11, dtype="float64").numpy()
     np.testing.assert_allclose(line, np.linspace(0, 1, 11), rtol=1e-15, atol=1e-16)
-    assert ef.linspace(0, 1, 3, endpoint=False).tolist() == [
-        0.0,
-        1 / np.float32(3),
-        2 / np.float32(3),
-    ]
+    assert ef.linspace(0, 1, 3, endpoint=False).tolist() == [0.0, *np.float32([1 / 3, 2 / 3])]
     assert ef.linspace(0, 1j, 3).tolist() == [0, 0.5j, 1j]
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (lambda: ef.arange(10**18), OutOfMemoryError),
-        (lambda: ef.arange(10**30), ShapeError),
-        (lambda: ef.arange(0, 1, 1e-300), ShapeError),
-        (lambda: ef.linspace(0, 1, 10**17), OutOfMemoryError),
-        (lambda: ef.zeros((2**31, 2**31)), ShapeError),
-        (lambda: ef.tile(ef.ones(3), 2**58), OutOfMemoryError),
-        (lambda: ef.tile(ef.ones(3), 2**63), ShapeError),
-        (lambda: ef.repeat(ef.ones(3), 2**58), OutOfMemoryError),
-        (lambda: ef.repeat(ef.ones(3), 2**64), ShapeError),
-        (lambda: ef.pad(ef.ones(3), 2**58), OutOfMemoryError),
-        (lambda: ef.pad(ef.ones(3), -(2**70)), ShapeError),
-        (lambda: ef.one_hot([0], 2**60), (OutOfMemoryError, ShapeError)),
-        (lambda: ef.segment_sum(ef.ones(1), [0], 2**60), (OutOfMemoryError, ShapeError)),
-        (lambda: ef.scatter([[0]], ef.ones(1), (2**60,)), (OutOfMemoryError, ShapeError)),
-        (lambda: ef.roll(ef.ones(3), 2**70).tolist(), None),
-        (lambda: ef.tril(ef.ones((2, 2)), 2**70).tolist(), None),
-        (lambda: ef.diag(ef.ones(2), 2**62), ShapeError),
-        (lambda: ef.reshape(ef.ones(4), (2**70,)), ShapeError),
-        (lambda: ef.take(ef.ones(3), 2**62), IndexRangeError),
-        (lambda: ef.take(ef.ones(3), 2**64), DTypeError),
-        (lambda: ef.one_hot(np.array([2**64 - 1], "u8"), 3), IndexRangeError),
-        (lambda: ef.take(ef.ones(3), np.array([2**64 - 1], "u8")), IndexRangeError),
-        (lambda: ef.gather(ef.ones(3), np.array([2**64 - 1], "u8")), IndexRangeError),
-        (lambda: ef.segment_sum(ef.ones(1), np.array([2**64 - 1], "u8"), 3), IndexRangeError),
-    ],
-)
+@pytest.mark.parametrize(("call", "error"), [
+    (lambda: ef.arange(10**18), OutOfMemoryError),
+    (lambda: ef.arange(10**30), ShapeError),
+    (lambda: ef.arange(0, 1, 1e-300), ShapeError),
+    (lambda: ef.linspace(0, 1, 10**17), OutOfMemoryError),
+    (lambda: ef.zeros((2**31, 2**31)), ShapeError),
+    (lambda: ef.tile(ef.ones(3), 2**58), OutOfMemoryError),
+    (lambda: ef.tile(ef.ones(3), 2**63), ShapeError),
+    (lambda: ef.repeat(ef.ones(3), 2**58), OutOfMemoryError),
+    (lambda: ef.repeat(ef.ones(3), 2**64), ShapeError),
+    (lambda: ef.pad(ef.ones(3), 2**58), OutOfMemoryError),
+    (lambda: ef.pad(ef.ones(3), -(2**70)), ShapeError),
+    (lambda: ef.one_hot([0], 2**60), (OutOfMemoryError, ShapeError)),
+    (lambda: ef.segment_sum(ef.ones(1), [0], 2**60), (OutOfMemoryError, ShapeError)),
+    (lambda: ef.scatter([[0]], ef.ones(1), (2**60,)), (OutOfMemoryError, ShapeError)),
+    (lambda: ef.roll(ef.ones(3), 2**70).tolist(), None),
+    (lambda: ef.tril(ef.ones((2, 2)), 2**70).tolist(), None),
+    (lambda: ef.diag(ef.ones(2), 2**62), ShapeError),
+    (lambda: ef.reshape(ef.ones(4), (2**70,)), ShapeError),
+    (lambda: ef.take(ef.ones(3), 2**62), IndexRangeError),
+    (lambda: ef.take(ef.ones(3), 2**64), DTypeError),
+    (lambda: ef.one_hot(np.array([2**64 - 1], "u8"), 3), IndexRangeError),
+    (lambda: ef.take(ef.ones(3), np.array([2**64 - 1], "u8")), IndexRangeError),
+    (lambda: ef.gather(ef.ones(3), np.array([2**64 - 1], "u8")), IndexRangeError),
+    (lambda: ef.segment_sum(ef.ones(1), np.array([2**64 - 1], "u8"), 3), IndexRangeError),
+])  # fmt: skip
 def test_absurd_sizes(call, error):
     if error is None:
         call()

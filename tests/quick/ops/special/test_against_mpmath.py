@@ -31,19 +31,11 @@ def both(*parts):
     return lambda rng, n: np.concatenate([part(rng, n // len(parts)) for part in parts])
 
 
-def normal_cdf(x):
-    return mpmath.ncdf(x)
-
-
 def erfcinv(z):
     y = mpmath.mpf(math.sqrt(-math.log(z)) if z < 0.1 else 1 - z)
     for _ in range(12):  # Newton's steps on the logarithm
-        y += (
-            mpmath.log(mpmath.erfc(y) / z)
-            * mpmath.erfc(y)
-            * mpmath.exp(y * y)
-            * (mpmath.sqrt(mpmath.pi) / 2)
-        )
+        newton = mpmath.log(mpmath.erfc(y) / z) * mpmath.erfc(y) * mpmath.exp(y * y)
+        y += newton * mpmath.sqrt(mpmath.pi) / 2
     return y
 
 
@@ -66,26 +58,13 @@ mp = mpmath
 CASES = {
     "gamma": (both(uniform(0, 30), uniform(30, 171.6), powers(-300, 0)), mp.gamma, 4, None),
     "gamma of negatives": (both(uniform(-30, 0), powers(-300, 0, -1)), mp.gamma, 60, None),
-    "erfcx": (
-        both(uniform(-26, 5), powers(-3, 3)),
-        lambda x: mp.exp(x * x) * mp.erfc(x),
-        1,
-        None,
-    ),
+    "erfcx": (both(uniform(-26, 5), powers(-3, 3)), lambda x: mp.exp(x * x) * mp.erfc(x), 1, None),
     "erfcinv": (both(powers(-300, -1), uniform(0.01, 1.9)), erfcinv, 1, None),
-    "ndtr": (both(uniform(-37, 9), uniform(-2, 2)), normal_cdf, 1, None),
-    "ndtri": (
-        both(powers(-300, -1), uniform(0.01, 0.45)),
-        lambda p: -mp.sqrt(2) * erfcinv(2 * p),
-        1,
-        None,
-    ),
-    "log_ndtr": (
-        both(uniform(-100, 9), uniform(-2, 2)),
-        lambda x: mp.log(mp.ncdf(x)) if x < 0 else mp.log1p(-mp.ncdf(-x)),
-        1,
-        None,
-    ),
+    "ndtr": (both(uniform(-37, 9), uniform(-2, 2)), mp.ncdf, 1, None),
+    "ndtri": (both(powers(-300, -1), uniform(0.01, 0.45)), lambda p: -mp.sqrt(2) * erfcinv(2 * p),
+              1, None),
+    "log_ndtr": (both(uniform(-100, 9), uniform(-2, 2)),
+                 lambda x: mp.log(mp.ncdf(x)) if x < 0 else mp.log1p(-mp.ncdf(-x)), 1, None),
     "i0": (both(uniform(-20, 20), uniform(20, 700)), lambda x: mp.besseli(0, x), 2, None),
     "i1": (both(uniform(-20, 20), uniform(20, 700)), lambda x: mp.besseli(1, x), 2, None),
     "i0e": (powers(-8, 6), lambda x: mp.exp(-x) * mp.besseli(0, x), 1, None),
@@ -101,7 +80,7 @@ CASES = {
     "exp1": (both(uniform(0, 5), powers(-9, 2.8)), mp.e1, 7, None),
     "expi": (both(uniform(0.5, 60), powers(-9, -1), uniform(-30, 0)), mp.ei, 5, None),
     "zeta": (both(uniform(1.001, 20), uniform(-20, 0.99)), mp.zeta, 12, None),
-}
+}  # fmt: skip
 
 
 def points(name, domain, soak):
@@ -123,11 +102,8 @@ def check(name, call, columns, reference, units, size=None):
 
 
 def variants(cases):
-    return [
-        pytest.param(name, soak, marks=[pytest.mark.soak] if soak else [])
-        for name in cases
-        for soak in (False, True)
-    ]
+    marks = {False: [], True: [pytest.mark.soak]}
+    return [pytest.param(name, soak, marks=m) for name in cases for soak, m in marks.items()]
 
 
 @pytest.mark.sampled(3)
@@ -301,34 +277,28 @@ def test_spherical_bessel(n):
     check(f"spherical_jn {n} ", call, [x], reference, 4, lambda x: 1 / x if x > n + 1 else 0)
 
 
-LEGENDRE = {
-    "eval_legendre": mpmath.legendre,
-    "eval_chebyt": mpmath.chebyt,
-    "eval_chebyu": mpmath.chebyu,
-    "eval_hermite": mpmath.hermite,
-    "eval_laguerre": lambda n, x: mpmath.laguerre(n, 0, x),
-}
+POLYNOMIALS = [
+    ("eval_legendre", (), mpmath.legendre),
+    ("eval_chebyt", (), mpmath.chebyt),
+    ("eval_chebyu", (), mpmath.chebyu),
+    ("eval_hermite", (), mpmath.hermite),
+    ("eval_laguerre", (), lambda n, x: mpmath.laguerre(n, 0, x)),
+    *(
+        ("eval_jacobi", given, lambda n, x, given=given: mpmath.jacobi(n, *given, x))
+        for given in [(0.0, 0.0), (2.5, -0.75), (-0.5, -0.5), (0.5, 30.0)]
+    ),
+]
 
 
-@pytest.mark.parametrize("name", LEGENDRE)
+@pytest.mark.parametrize(("name", "more", "polynomial"), POLYNOMIALS)
 @pytest.mark.parametrize("n", [3, 30])
-def test_polynomials(name, n):
+def test_polynomials(name, more, polynomial, n):
     x = np.linspace(-0.99, 0.99, 24)
-    reference = lambda x: LEGENDRE[name](n, x)
+    reference = lambda x: polynomial(n, x)
     with mpmath.workdps(40):
         top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
-    call = lambda x: getattr(ef, name)(x, n)
+    call = lambda x: getattr(ef, name)(x, n, *more)
     check(name, call, [x], reference, 4 * n, lambda x: top)
-
-
-@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.5, -0.75), (-0.5, -0.5), (0.5, 30.0)])
-def test_jacobi_polynomials(alpha, beta):
-    x, n = np.linspace(-0.99, 0.99, 12), 30
-    reference = lambda x: mpmath.jacobi(n, alpha, beta, x)
-    with mpmath.workdps(40):
-        top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
-    call = lambda x: ef.eval_jacobi(x, n, alpha, beta)
-    check("eval_jacobi", call, [x], reference, 4 * n, lambda x: top)
 
 
 def legendre_by_recurrence(n, m, x):
@@ -357,7 +327,7 @@ def test_gradients_by_the_shape_are_those_of_mpmath():
         found = ef.grad(lambda s, call=call: call(s, ef.tensor(x)).sum())(ef.tensor(a))
         with mpmath.workdps(40):
             given = [
-                (mpmath.mpf(s), mpmath.mpf(v)) for s, v in zip(a.tolist(), x.tolist(), strict=True)
+                tuple(map(mpmath.mpf, pair)) for pair in zip(a.tolist(), x.tolist(), strict=True)
             ]
             expected = [float(sign * sample_gradient(*p) * density(*p)) for p in given]
         np.testing.assert_allclose(found, expected, rtol=1e-13)
