@@ -75,7 +75,9 @@ def make_environment(folder):
     """A new environment with all extras; its Python."""
     venv.create(folder, with_pip=True)
     python = str(pathlib.Path(folder, "bin", "python"))
-    subprocess.run([python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[{EXTRAS}]", *MORE], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[{EXTRAS}]", *MORE], check=True
+    )
     return python
 
 
