@@ -23,7 +23,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("soak", deadline=None, max_examples=2_000)
-settings.load_profile("soak" if os.environ.get("EAGERFLOW_SOAK") == "1" else "ci")
+SOAK = os.environ.get("EAGERFLOW_SOAK") == "1"
+settings.load_profile("soak" if SOAK else "ci")
 
 # Kernels compiled here are not the user's: the folder is the run's own, with its workers.
 if "EAGERFLOW_CACHE" not in os.environ:
@@ -70,7 +71,7 @@ def pytest_configure(config):
 def pytest_runtest_protocol(item, nextitem):
     """Limit the time of a test, except of those run on demand and after the last one."""
     watch = item.config.stash[WATCH]
-    watch.begin(limited=not item.get_closest_marker("soak"))
+    watch.begin(limited=not (SOAK or item.get_closest_marker("soak")))
     try:
         return (yield)
     finally:

@@ -23,9 +23,8 @@ import tempfile
 
 from tests import sampling
 from tests.mutations.mutants import package_folder, plant
-from tests.mutations.reach import Reach
+from tests.mutations.reach import Reach, is_quick
 
-QUICK = "tests/quick/"
 FIRST, FIRST_FILES = 60, 15  # tests that run first, and their files: each is collected
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 NOT_IMPORTED, NO_TESTS = (2, 3, 4), 5
@@ -40,7 +39,7 @@ def tests_for(reach, mutant, quick):
         known |= {t for t in reach.seconds if f"/{room}/" in t}
     files = collections.defaultdict(list)
     for test in known:
-        if test.startswith(QUICK) == quick:
+        if is_quick(test) == quick:
             files[test.partition("::")[0]].append(test)
     near = sorted(files, key=lambda f: (f"/{room}/" not in f, reach.sizes[f]))
     in_turn = []

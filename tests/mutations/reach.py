@@ -15,7 +15,8 @@ import pytest
 PACKAGE = str(pathlib.Path(__file__).parents[2] / "eagerflow")
 FOLDER = "EAGERFLOW_REACH"
 MOST = 300
-"""Tests that are kept for a line."""
+"""Tests of a tier that are kept for a line."""
+QUICK = "tests/quick/"
 
 
 class Recorder:
@@ -23,7 +24,8 @@ class Recorder:
 
     def __init__(self):
         self.tests, self.seconds = [], collections.Counter()
-        self.lines = collections.defaultdict(list)  # (file, line): indices of tests
+        self.lines = collections.defaultdict(list)  # (file, line, quick tier): indices of tests
+        self.quick = False
 
     def start(self):
         events = sys.monitoring
@@ -34,7 +36,7 @@ class Recorder:
     def on_line(self, code, line):
         """Each line is reported once for each test."""
         if code.co_filename.startswith(PACKAGE):
-            found = self.lines[code.co_filename, line]
+            found = self.lines[code.co_filename, line, self.quick]
             test = len(self.tests) - 1
             if len(found) < MOST and (not found or found[-1] != test):
                 found.append(test)
@@ -43,6 +45,7 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item):
         self.tests.append(item.nodeid)
+        self.quick = item.nodeid.startswith(QUICK)
         sys.monitoring.restart_events()
 
     def pytest_runtest_logreport(self, report):
@@ -51,8 +54,8 @@ class Recorder:
     def pytest_sessionfinish(self):
         sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
         lines = {}
-        for (file, line), tests in list(self.lines.items()):
-            lines.setdefault(os.path.relpath(file, PACKAGE), {})[line] = tests
+        for (file, line, _), tests in list(self.lines.items()):
+            lines.setdefault(os.path.relpath(file, PACKAGE), {}).setdefault(line, []).extend(tests)
         text = json.dumps({"tests": self.tests, "seconds": self.seconds, "lines": lines})
         pathlib.Path(os.environ[FOLDER], f"{os.getpid()}.json").write_text(text, encoding="utf-8")
 
@@ -64,6 +67,10 @@ def pytest_configure(config):
         recorder = Recorder()
         recorder.start()
         config.pluginmanager.register(recorder)
+
+
+def is_quick(test):
+    return test.startswith(QUICK)
 
 
 class Reach:
@@ -82,9 +89,10 @@ class Reach:
                     # -1 is what ran before the first test: imports.
                     self._lines[file][int(line)].update(tests[i] for i in found if i >= 0)
 
-    def executed(self, file):
-        """The lines of a file of the package that any test or import executes."""
-        return set(self._lines[file])
+    def executed(self, file, quick=False):
+        """The lines of a file that any test, or one of the quick tier, or an import executes."""
+        lines = self._lines[file].items()
+        return {n for n, tests in lines if not quick or not tests or any(map(is_quick, tests))}
 
     def tests_of(self, file, lines):
         """The tests that execute one of the lines, or else any line of the file."""
