@@ -118,7 +118,7 @@ class CublasLt:
         self.cupy, self.bindings = cupy, bindings
         self.data_types, self.compute_types = data_types, compute_types
         self.handle = self.bindings.create()
-        self._planned: dict[Any, _Planned | None] = {}
+        self._planned: dict[Any, Planned | None] = {}
         self._lock = reentrant_lock()
         weakref.finalize(self, self.bindings.destroy, self.handle).atexit = False
 
@@ -149,18 +149,18 @@ class CublasLt:
 
     def _plan(
         self, epilogue: str, x1: Any, x2: Any, out: Any, vector: Any, matrix: Any
-    ) -> _Planned | None:
+    ) -> Planned | None:
         operands = _operands(x1, x2, out) if out.dtype.name in _TYPES else None
         if operands is None or (epilogue != "default" and operands[2].batch > 1):
             return None
         if matrix is not None and operands[2].rows % AUX_MULTIPLE:
             return None
-        found = _Planned(self, epilogue, operands, out.dtype)
+        found = Planned(self, epilogue, operands, out.dtype)
         found.point(vector, matrix)
         return found if found.choose() else None
 
 
-class _Planned:
+class Planned:
     """A product for given shapes and strides, with its algorithm."""
 
     def __init__(

@@ -59,7 +59,7 @@ class BackupWorkers:
         self.counted = [0] * workers
         """The number of steps in which each worker has counted since the last merge."""
         self.graphs: list[Graph] = []
-        self.threads = _Threads()
+        self.threads = Threads()
         self._future = None if schedule is None else events_of(schedule, workers)
 
     def count_anew(self) -> None:
@@ -103,7 +103,7 @@ class BackupWorkers:
             self.dropped[worker] += 1
 
 
-class _Threads:
+class Threads:
     """A thread for each busy worker, with one pending call: the latest."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class _Part:
         assign_together({c.variable: np.asarray(c.variable.current) for c in cells})
 
 
-class _Try:
+class Try:
     """One attempt at a step: collects the outputs of the workers that finish first."""
 
     def __init__(self, asked: int, enough: int) -> None:
@@ -268,7 +268,7 @@ class BackedStep:
         shadows, backups, parts = self._strategy.shadows, self._backups, prepared.parts
         shadows.push(prepared.local, prepared.joint.mirrored)
         asked = backups.asked([*parts])
-        this = _Try(len(asked), backups.enough([*parts]))
+        this = Try(len(asked), backups.enough([*parts]))
         for r in asked:
             backups.threads.give(r, partial(this.lead, r, parts[r], inputs[r]))
         outputs = this.first()

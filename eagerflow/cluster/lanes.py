@@ -76,7 +76,7 @@ class _LaneClosedError(Exception):
 # A single lane -----------------------------------------------------------------------------------
 
 
-class _End:
+class End:
     """One end of a lane; both ends exchange messages about it over its connection.
 
     ``leads`` says whether this end starts each transfer. ``failed`` is called with a
@@ -90,7 +90,7 @@ class _End:
         token: str,
         link: Connection,
         leads: bool,
-        failed: Callable[[_End, str], None],
+        failed: Callable[[End, str], None],
         lost: Callable[[Connection], None],
     ) -> None:
         self.token, self.link = token, link
@@ -184,7 +184,7 @@ class _End:
             return lost
 
 
-class _SendingEnd(_End):
+class _SendingEnd(End):
     """The sending end."""
 
     sends = True
@@ -211,7 +211,7 @@ class _SendingEnd(_End):
         return lambda: None
 
 
-class _ReceivingEnd(_End):
+class ReceivingEnd(End):
     """The receiving end."""
 
     def expect(
@@ -262,7 +262,7 @@ class Lanes:
         self.own: Facts = {}
         self.peers: dict[str, Facts] = {}
         self._out: dict[tuple[str, Device, int], _SendingEnd] = {}
-        self._ends: dict[Connection, dict[str, _End]] = {}
+        self._ends: dict[Connection, dict[str, End]] = {}
         """All ends of each open connection, including closed ones."""
         self._lock = threading.Lock()
 
@@ -398,7 +398,7 @@ class Lanes:
         self, link: Connection, token: str, kind: str, own: int, leads: bool, key: str
     ) -> None:
         """Open the receiving end of a new lane, at a device of this task."""
-        lane = _ReceivingEnd(token, link, leads, self._fail, self.lose)
+        lane = ReceivingEnd(token, link, leads, self._fail, self.lose)
         with self._lock:
             self._ends.setdefault(link, {})[token] = lane
         library = as_device(f"{self._name}/device:{kind}:{own}").backend.peers
@@ -423,12 +423,12 @@ class Lanes:
             lane = self._ends.get(link, {}).get(token)
             wanted = [(tuple(shape), as_dtype(name)) for name, shape in specs]
             put = partial(gathering.put, positions)
-            whole &= isinstance(lane, _ReceivingEnd) and lane.expect(number, wanted, put)
+            whole &= isinstance(lane, ReceivingEnd) and lane.expect(number, wanted, put)
         return whole
 
     # Closing -----------------------------------------------------------------------------------
 
-    def _fail(self, lane: _End, words: str) -> None:
+    def _fail(self, lane: End, words: str) -> None:
         """Handle the failure of a lane: its pending arrays are lost, and it stays closed."""
         lost = lane.close(words)
         with suppress(EOFError):  # the connection has ended, which its thread notices

@@ -20,7 +20,7 @@ from eagerflow.serving.shadow import Shadowed
 __all__ = ["Cache", "Cached"]
 
 Key = tuple[int, bytes]
-_ENTRY = 500  # approximate bytes of an entry beside its arrays
+ENTRY_BYTES = 500  # approximate bytes of an entry beside its arrays
 
 
 class Cache:
@@ -95,7 +95,7 @@ class Cache:
 
 
 def _size(found: dict[str, Any]) -> int:
-    return _ENTRY + sum(array.nbytes for array in found.values())
+    return ENTRY_BYTES + sum(array.nbytes for array in found.values())
 
 
 def _key(answering: Batcher | Shadowed, inputs: Row, outputs: Sequence[str] | None) -> Key:

@@ -9,7 +9,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.backends import cupy as module
-from eagerflow.devices import _types, as_device
+from eagerflow.devices import as_device, device_types
 from eagerflow.errors import ArgumentError, DeviceError, MissingExtraError, OutOfMemoryError
 from tests.backends.lookalike import Lookalike
 
@@ -17,7 +17,7 @@ from tests.backends.lookalike import Lookalike
 @pytest.fixture
 def none(monkeypatch):
     """CuPy without a GPU."""
-    monkeypatch.setattr(_types["gpu"], "backend", None)
+    monkeypatch.setattr(device_types["gpu"], "backend", None)
     monkeypatch.setitem(sys.modules, "cupy", Lookalike(0))
     module.count_devices.cache_clear()
     yield
@@ -34,7 +34,7 @@ def device_of(tensor):
 @pytest.fixture
 def missing(monkeypatch):
     """No CuPy."""
-    monkeypatch.setattr(_types["gpu"], "backend", None)
+    monkeypatch.setattr(device_types["gpu"], "backend", None)
     monkeypatch.setitem(sys.modules, "cupy", None)
     module.count_devices.cache_clear()
     yield

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "_ready", {})
+    monkeypatch.setattr(launch, "ready_programs", {})
 
 
 @pytest.fixture

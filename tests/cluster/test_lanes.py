@@ -16,7 +16,7 @@ from eagerflow.backends import cupy as backend
 from eagerflow.cluster import lanes
 from eagerflow.cluster.connections import Listener
 from eagerflow.cluster.transport import Transport
-from eagerflow.devices import _tasks, _types, add_task, as_device, remove_task
+from eagerflow.devices import add_task, as_device, device_types, remove_task, task_types
 from eagerflow.dtypes import as_dtype, bfloat16
 from eagerflow.errors import TaskLostError
 from tests.backends import lookalike_nccl
@@ -80,9 +80,9 @@ def make(monkeypatch) -> Callable[..., Two]:
     """What makes two tasks of this process; all threads of lanes end with the test."""
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
     for name, value in (("backend", None), ("devices", {}), ("logical", None)):
-        monkeypatch.setattr(_types["gpu"], name, value)
+        monkeypatch.setattr(device_types["gpu"], name, value)
     for name in NAMES:
-        monkeypatch.delitem(_tasks, name, raising=False)  # with the backend of another test
+        monkeypatch.delitem(task_types, name, raising=False)  # with the backend of another test
     made: list[Any] = []
 
     def two(buses=None, version=23203):
@@ -255,7 +255,7 @@ def test_a_planted_wrong_order_is_found(make, monkeypatch):
     two = make()
     two.open(0, 0, 1)
     two.open(1, 1, 0)
-    plain = lanes._End._taken
+    plain = lanes.End._taken
     kept: list[Any] = []
 
     def swapped(self):
@@ -269,7 +269,7 @@ def test_a_planted_wrong_order_is_found(make, monkeypatch):
         raise EOFError(words)
 
     monkeypatch.setattr(lookalike_nccl, "misused", misused)
-    monkeypatch.setattr(lanes._End, "_taken", swapped)
+    monkeypatch.setattr(lanes.End, "_taken", swapped)
     monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.3)
     assert exchange(two, 20, 1)
 
@@ -426,7 +426,7 @@ def test_lane_closes_with_its_connection_and_is_reopened(make, monkeypatch):
     with monkeypatch.context() as patched:
         # The receiver takes no more from the lane, as a process that stands still.
         over = threading.Event()
-        patched.setattr(lanes._ReceivingEnd, "_begin", lambda *args: over.wait(SECONDS))
+        patched.setattr(lanes.ReceivingEnd, "_begin", lambda *args: over.wait(SECONDS))
         two.send((1, 0), [two.array(np.ones(4), 0)])
         two.tasks[0].links[0].close()
         assert soon(lambda: first.fate == "the connection has ended")

@@ -41,9 +41,9 @@ class Training:
         self.history, self.predictions, self.raised = {}, (), None
 
     def run(self):
-        before = compiled_layer._captured
-        compiled_layer._captured = lambda step: captured(step, self.mode)
-        configured._counters.clear()  # names of layers and Variables are equal in all modes
+        before = compiled_layer.captured_step
+        compiled_layer.captured_step = lambda step: captured(step, self.mode)
+        configured.counters.clear()  # names of layers and Variables are equal in all modes
         ef.nn.set_dtype_policy("float64" if self.mode == "float64" else self.fit.policy)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -52,7 +52,7 @@ class Training:
         except EagerflowError as error:
             self.raised = error
         finally:
-            compiled_layer._captured = before
+            compiled_layer.captured_step = before
             ef.nn.set_dtype_policy("float32")
         return self
 

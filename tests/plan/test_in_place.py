@@ -372,7 +372,7 @@ def test_allocations_between_two_writes_are_found(monkeypatch):
 @needs_code
 def test_copy_failure_before_commit_leaves_no_partial_step(monkeypatch):
     counters, step = _warmed("captured")
-    monkeypatch.setattr(in_place, "_copy", _refuse)
+    monkeypatch.setattr(in_place, "copied", _refuse)
     _check_that_none_has_changed(counters, step, monkeypatch)
 
 
@@ -385,7 +385,7 @@ def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
 
 
 @needs_code
-@pytest.mark.parametrize("job", [in_place._KernelJob, in_place._PartJob])
+@pytest.mark.parametrize("job", [in_place.KernelJob, in_place.PartJob])
 def test_values_that_cannot_be_copied_leave_no_half_step(job, monkeypatch):
     counters, step = _warmed("captured")
     reading_before_the_commit(counters.large, monkeypatch)

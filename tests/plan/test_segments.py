@@ -12,7 +12,7 @@ import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ShapeError
 from eagerflow.plan import segments
-from eagerflow.plan.segments import PythonPart, Segment, SegmentStep, _NativePart
+from eagerflow.plan.segments import NativePart, PythonPart, Segment, SegmentStep
 from eagerflow.primitives import matrix_product
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
@@ -63,7 +63,7 @@ def test_all_of_a_chain_is_one_call():
         step(*args)
     own = [s for s in segments_of(step) if len(s.steps) > 3]
     assert own, "the steps are not in one segment"
-    assert [type(p) for p in own[-1]._free[0].parts] == [_NativePart]
+    assert [type(p) for p in own[-1]._free[0].parts] == [NativePart]
 
 
 def test_arrays_that_lie_otherwise():
@@ -163,7 +163,7 @@ def test_steps_without_machine_code_stand_between_the_others():
     own = Segment([product_step(), product_step(native=lambda *_: None), product_step()])
     own(((a, b, outs[0]), (outs[0], c, outs[1]), (outs[1], a, outs[2])))
     kinds = [type(p) for p in own._free[0].parts]
-    assert kinds == [_NativePart, PythonPart, _NativePart]
+    assert kinds == [NativePart, PythonPart, NativePart]
     np.testing.assert_allclose(outs[2], a @ b @ c @ a, rtol=1e-3, atol=1e-2)
 
 

@@ -19,7 +19,7 @@ from tests.interrupts import Interrupted, at_bytecode, at_every_bytecode
 def nothing_is_held():
     assert recorder_state()[1] is None and not process.recorders
     assert scopes() == ""
-    assert not threads._lent and not blas._users and not threads._local.alone
+    assert not threads.lent and not blas.users and not threads.local.alone
     functions = blas.thread_functions()
     assert functions is None or functions[1]() == BLAS_THREADS
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.devices import _types
+from eagerflow.devices import device_types
 from eagerflow.errors import EagerflowError
 from eagerflow.recorder import process, recorder_state
 
@@ -45,8 +45,8 @@ def nothing_is_left():
 
 
 def test_thousands_of_gradients_in_eight_threads(monkeypatch):
-    monkeypatch.setattr(_types["cpu"], "logical", THREADS)
-    monkeypatch.setattr(_types["cpu"], "devices", dict(_types["cpu"].devices))
+    monkeypatch.setattr(device_types["cpu"], "logical", THREADS)
+    monkeypatch.setattr(device_types["cpu"], "devices", dict(device_types["cpu"].devices))
 
     def work(i):
         wrong = 0

@@ -9,7 +9,7 @@ import eagerflow as ef
 from eagerflow.errors import ArgumentError, IndexRangeError
 from eagerflow.serving import Batching, LateError
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.cache import _ENTRY, Cache, Cached
+from eagerflow.serving.cache import ENTRY_BYTES, Cache, Cached
 from eagerflow.serving.metrics import Metrics
 from tests.serving.models import Client, put_version, remove_version, scaling
 from tests.serving.test_batching import Watched, run
@@ -104,7 +104,7 @@ def test_errors_are_not_kept():
 
 def test_bytes_are_bounded_and_the_oldest_goes():
     version = Watched(scaling(2))
-    entry = _ENTRY + 16
+    entry = ENTRY_BYTES + 16
     answering = cached(version, 3 * entry, max_rows=1)
 
     async def go():

@@ -58,7 +58,7 @@ def test_random_functions_are_never_stale():
 )
 def test_planted_blindness_is_found(monkeypatch, kind, name):
     blind = ("size", (), NOTHING, Number(0))
-    monkeypatch.setitem(checks._ASKED, kind, lambda *row: blind)
+    monkeypatch.setitem(checks.ASKED, kind, lambda *row: blind)
     assert verdict(name).startswith("stale")
 
 

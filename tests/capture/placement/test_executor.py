@@ -390,10 +390,10 @@ def test_shutdown_ends_the_threads_and_later_runs_start_new_ones(three_cpus):
 
 
 def test_a_thread_that_is_to_end_takes_nothing_more(three_cpus):
-    worker = executor._worker(as_device("cpu:0"), False)
+    worker = executor.worker_of(as_device("cpu:0"), False)
     executor.shutdown()
     assert not worker.put(None, 0, 0.0)
-    assert executor._worker(as_device("cpu:0"), False) is not worker
+    assert executor.worker_of(as_device("cpu:0"), False) is not worker
 
 
 def test_shutdown_meanwhile_loses_nothing(three_cpus):

@@ -333,8 +333,8 @@ def test_nothing_comes_out_while_no_sink_is_due(watched, rates, monkeypatch):
     told, rows = [], []
     from eagerflow.capture import taps
 
-    tell = taps._tell
-    monkeypatch.setattr(taps, "_tell", lambda *given: (told.append(1), tell(*given)))
+    tell = taps.tell
+    monkeypatch.setattr(taps, "tell", lambda *given: (told.append(1), tell(*given)))
     (step, w), x = rated_step(rows, rates), ef.tensor([0.5])
     losses = [float(step(x, i)) for i in range(12)]
     due = [i for i in range(12) if any(i % every == 0 for every in rates)]

@@ -88,7 +88,7 @@ def test_weights_are_histograms_and_pictures(tmp_path):
 
 @pytest.mark.parametrize("axes", [(3,), (4, 2), (2, 4), (3, 3, 2), (3, 3, 1, 2), (2, 2, 2, 2)])
 def test_pictures_of_weights(axes):
-    found = tensorboard._picture(RNG.normal(size=axes))
+    found = tensorboard.picture(RNG.normal(size=axes))
     if axes == (2, 2, 2, 2):
         assert found is None
     else:

@@ -67,7 +67,7 @@ def test_names_in_partitions_are_text(name):
         event["name"] = event["name"] if event["ph"] == "M" else name
         if event["ph"] == "X":
             event["args"]["nodes"] = [name]
-    parsed(partitions._timeline(trace))
+    parsed(partitions.timeline(trace))
 
 
 def test_long_runs_show_their_longest_pieces(monkeypatch):

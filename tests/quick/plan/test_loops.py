@@ -14,7 +14,7 @@ import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ShapeError
 from eagerflow.plan.loops import Loop, NativeLoop
-from eagerflow.plan.segments import Segment, _NativePart, _SlicedPart
+from eagerflow.plan.segments import NativePart, Segment, SlicedPart
 from eagerflow.runtime import threads
 from tests.interrupts import Interrupted, at_every_bytecode
 
@@ -232,7 +232,7 @@ def test_all_that_stands_around_loops_is_one_call(f):
     kernels = [line for line in called if not re.search(r"_(rows|permute_dims|reshape)\(", line)]
     assert len(kernels) == 1 and "_segment(" in kernels[0], kernels
     (segment,) = (x for x in plan._program.globals.values() if type(x) is Segment)
-    assert [type(part) for part in segment._free[0].parts] == [_NativePart]
+    assert [type(part) for part in segment._free[0].parts] == [NativePart]
     lines = plan.source().splitlines()
     (loop, *_) = (line for line in lines if line.strip().startswith("loop = "))
     assert "*matmul" in loop and "test_loops.py" in loop
@@ -361,7 +361,7 @@ def test_long_loops_are_done_in_slices():
         if type(segment) is Segment
         for part in segment._free[0].parts
     ]
-    assert _SlicedPart in parts
+    assert SlicedPart in parts
 
 
 def for_loop(x, w):

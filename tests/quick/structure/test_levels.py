@@ -73,7 +73,7 @@ DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/nn/model.py": {"_with_tools"},
     f"{PACKAGE}/nn/callbacks/tensorboard.py": {"_new_writer"},
     f"{PACKAGE}/nn/saving.py": {"export", "prediction_graph"},
-    f"{PACKAGE}/nn/compiled_layer.py": {"_captured"},
+    f"{PACKAGE}/nn/compiled_layer.py": {"captured_step"},
 }
 
 
