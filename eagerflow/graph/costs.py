@@ -286,6 +286,7 @@ class Size(int):
     dim: Any
 
     def __new__(cls, number: int, dim: Any) -> Size:
+        """A number with its polynomial."""
         made = super().__new__(cls, number)
         made.dim = dim
         return made

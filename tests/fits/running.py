@@ -14,6 +14,7 @@ from eagerflow.nn import compiled_layer, configured
 from eagerflow.ops import random as draws
 from tests.campaigns import Failure
 from tests.differences import describe_difference, same_bits
+from tests.internals import array_in, array_of
 
 CAPTURED_MODES = ("exact", "fast")
 
@@ -116,7 +117,7 @@ class Training:
         return variables_of(self.model) | {"random": draws.default_generator.state}
 
     def state(self):
-        return {name: np.array(v._current._array) for name, v in self.variables().items()}
+        return {name: np.array(array_in(v)) for name, v in self.variables().items()}
 
     def state_after(self, record, state, args):
         """The state after an eager step from a state, with arguments."""
@@ -140,7 +141,7 @@ class Training:
 def outputs(result):
     """The tensors of a step's result."""
     leaves = [x for x in tree.flatten(result)[0] if isinstance(x, ef.Tensor)]
-    return {f"output {n}": np.array(x._array) for n, x in enumerate(leaves)}
+    return {f"output {n}": np.array(array_of(x)) for n, x in enumerate(leaves)}
 
 
 def variables_of(model):

@@ -22,6 +22,7 @@ from eagerflow.ops.indexing.indices import filled
 from eagerflow.plan import in_place, plan, replay
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
+from tests.internals import array_in, plans_of
 from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
 
 needs_code = pytest.mark.skipif(
@@ -80,7 +81,7 @@ def _warmed(way, size=SIZE):
 
 def place(variable):
     """The address of a value, looked at without a read."""
-    return variable._current._array.ctypes.data
+    return array_in(variable).ctypes.data
 
 
 @needs_code
@@ -296,8 +297,7 @@ def _refuse(self, *_):
 
 
 def _plans(counters):
-    (entry,) = counters.captured._entries.items.values()
-    return list(entry.replay.plans.items.values())
+    return plans_of(counters.captured)
 
 
 def _check_that_none_has_changed(counters, step, monkeypatch):

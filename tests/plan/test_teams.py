@@ -19,8 +19,8 @@ from eagerflow.codegen.llvm import launch
 from eagerflow.devices import current_device
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import order_for
-from eagerflow.plan.segments import Segment
 from eagerflow.runtime import threads
+from tests.internals import parts_of
 from tests.interrupts import at_every_bytecode, interrupted_at_times
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
@@ -55,14 +55,6 @@ def ready(size, seed=0):
     for _ in range(RUNS_BEFORE_CODE):
         found = step(*args)
     return step, args, np.array(found)
-
-
-def parts_of(step):
-    """The parts of the segments of a captured function's plans."""
-    (entry,) = step._entries.items.values()
-    plans = entry.replay.plans.items.values()
-    found = [s for p in plans for s in p._program.globals.values() if type(s) is Segment]
-    return [part for s in found for layout in s._free for part in layout.parts]
 
 
 def test_a_team_is_quiet_when_idle():

@@ -132,7 +132,7 @@ def test_a_recorder_does_not_leak_into_another_thread():
         entered.set()
         leave.wait(5)
         y = (x * x).sum()
-        assert len(tape._entries) == 2
+        assert repr(tape).startswith("<GradientTape recording: 2 ops")
     thread.join()
     assert seen == [(None, None, 9.0)]
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]

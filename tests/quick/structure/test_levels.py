@@ -262,7 +262,7 @@ def test_imports_down_and_sideways_pass():
 def test_planted_late_import_is_found():
     planted = {
         "eagerflow/tape.py": "class T:\n    def f(self):\n        from eagerflow.tree import g\n",
-        "eagerflow/nn/compiled_layer.py": "def _captured():\n    from eagerflow import capture\n",
+        "eagerflow/nn/compiled_layer.py": "def captured_step():\n    from eagerflow import nn\n",
         "eagerflow/__init__.py": (
             "def __getattr__(name):\n    import eagerflow.nn\n\ndef f():\n    import eagerflow.nn\n"
         ),
