@@ -34,14 +34,14 @@ def plans_of(function):
     return [plan for entry in entries_of(function) for plan in entry.replay.plans.items.values()]
 
 
-def globals_of(plan):
-    """What the text of a plan refers to, by name."""
-    return plan._program.globals
+def program_of(plan):
+    """The program that a plan runs: its lines, and the objects that they refer to."""
+    return plan._program
 
 
 def segments_of(plan):
     """The segments of machine code in a plan."""
-    return [x for x in globals_of(plan).values() if isinstance(x, Segment)]
+    return [x for x in program_of(plan).globals.values() if isinstance(x, Segment)]
 
 
 def layouts_of(segment):
@@ -53,6 +53,21 @@ def parts_of(function):
     """The parts of all segments of a captured function's plans."""
     segments = [s for plan in plans_of(function) for s in segments_of(plan)]
     return [part for s in segments for layout in layouts_of(s) for part in layout.parts]
+
+
+def graph_of(partition):
+    """The graph that a partition cuts into pieces, with known sizes."""
+    return partition._graph
+
+
+def program_in(partition):
+    """The tasks of a partition, with which it runs for its default sizes."""
+    return partition._own.program
+
+
+def last_run_of(partition):
+    """What a partition ran last, and the events of that."""
+    return partition._last
 
 
 def recorded_in(tape):

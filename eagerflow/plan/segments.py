@@ -248,9 +248,9 @@ class Segment:
         try:
             layout = self._free.pop()
         except raised_here(IndexError):
-            layout = self._for(rows)
+            layout = self.layout_for(rows)
         if not layout.take(rows):
-            layout = self._for(rows)  # strides differ from those of the last run
+            layout = self.layout_for(rows)  # strides differ from those of the last run
             if not layout.take(rows):
                 # Arrays of other types, such as NumPy's memmaps and masked arrays.
                 self.layout(self.steps, [None] * len(self.steps), rows).run(rows)
@@ -258,7 +258,8 @@ class Segment:
         layout.run(rows)
         self._free.append(layout)
 
-    def _for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+    def layout_for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+        """A layout for arrays with these strides."""
         key = tuple([a.strides for row in rows for a in row])
         natives = self._natives.get(key)
         if natives is None:

@@ -108,7 +108,7 @@ class SharedMemory:
                 self.size >>= 1
         self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
         self.lock = threading.Lock()
-        self._end = 0
+        self.end = 0
         self._holes: dict[int, list[int]] = {}  # by size, the offsets of released segments
         self._sized: dict[int, deque[_Segment]] = {}
         self._at: dict[int, _Segment] = {}  # by the offsets of their arrays
@@ -138,14 +138,14 @@ class SharedMemory:
         self.end_orphans()
         self._give_up_surplus()
         holes = self._holes.get(size)
-        begin = holes[-1] if holes else self._end
+        begin = holes[-1] if holes else self.end
         if begin + size > self.size:
             raise MemoryError("there are no addresses left for shared memory")
         os.posix_fallocate(self.file, begin, size)  # an error here is better than a signal later
         if holes:
             holes.pop()
         else:
-            self._end += size
+            self.end += size
         found = _Segment(self.memory, begin, size)
         self._sized[size].append(found)
         self._at[begin + HEAD_BYTES] = found
@@ -178,7 +178,7 @@ class SharedMemory:
 
     def holds(self, array: Any) -> bool:
         """Whether an array is in this memory."""
-        return 0 <= _address(array) - self.address < self._end
+        return 0 <= _address(array) - self.address < self.end
 
     def leave(self, holder: Outgoing, process: int) -> None:
         """Mark the loans of a lost receiver; they are released when its process is dead."""

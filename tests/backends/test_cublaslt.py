@@ -301,7 +301,7 @@ def test_descriptors_are_given_back(library, gpus):
         x = backend.asarray(np.ones((8, 8), np.float32), None)
         multiply("default", x, x, backend.empty((8, 8), x.dtype))
         assert len([t for t in library.things.values() if "about" not in t]) == 5
-        multiply._planned.clear()
+        multiply.planned.clear()
         assert len([t for t in library.things.values() if "about" not in t]) == 1
 
 

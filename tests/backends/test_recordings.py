@@ -20,7 +20,7 @@ from eagerflow.plan.plan import Plan
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_streams import Misuse
 from tests.backends.test_cupy_plans import close, network, numbers, perceptron, source
-from tests.internals import array_of, globals_of
+from tests.internals import array_of, program_of
 from tests.interrupts import at_every_bytecode
 
 nn = ef.nn
@@ -240,10 +240,10 @@ def test_released_plans_let_go_of_recordings(gpus):
     launches(gpus)
     with ef.device("gpu:1"):
         plan = captured.graphs[-1].plan()
-    segments = [x for x in globals_of(plan).values() if isinstance(x, DeviceSegment)]
-    assert any(segment._recordings for segment in segments)
+    segments = [x for x in program_of(plan).globals.values() if isinstance(x, DeviceSegment)]
+    assert any(segment.recordings for segment in segments)
     plan.release()
-    assert not any(segment._recordings for segment in segments)
+    assert not any(segment.recordings for segment in segments)
     close(captured(x), two_steps(x))
 
 
@@ -401,8 +401,8 @@ def test_an_error_in_a_recorded_step_names_the_line(lookalike, monkeypatch):
 def test_a_stale_address_is_found(lookalike, monkeypatch):
     """A recording that is launched for other arrays than its own writes where nothing is any more,
     or what is there is another value."""
-    key = DeviceSegment._key
-    monkeypatch.setattr(DeviceSegment, "_key", lambda self, rows: key(self, rows) and 1)
+    key = DeviceSegment.key
+    monkeypatch.setattr(DeviceSegment, "key", lambda self, rows: key(self, rows) and 1)
     w = ef.Variable(numbers((30, 40)), name="w", device="gpu:1")
 
     def step(x):

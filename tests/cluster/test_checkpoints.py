@@ -544,8 +544,8 @@ def test_tables_in_shards_are_saved_whole(local, tmp_path, mode):
     if mode == "asynchronous":
         strategy.merge()
         step(*batches[0])
-        strategy._end()
-    assert strategy.tables._shards  # else there is nothing to see here
+        strategy.end_pending()
+    assert strategy.tables.shards  # else there is nothing to see here
     path = ef.nn.Checkpoint(tmp_path / "tasks").save(model, strategy=strategy)
     strategy.merge()
     plain = ef.nn.Checkpoint(tmp_path / "plain").save(model)
@@ -565,8 +565,8 @@ def test_a_lost_shard_is_as_in_the_last_checkpoint(processes, tmp_path):
     ef.nn.Checkpoint(tmp_path).save(model, strategy=strategy)
     for x, y in batches:
         step(x, y)
-    strategy._end()
-    shards_of = strategy.tables._shards[table]
+    strategy.end_pending()
+    shards_of = strategy.tables.shards[table]
     (place,) = {strategy.devices[strategy.tables.places[shards_of[0].variable]]}
     processes.kill(place.partition("/device")[0])
     with pytest.warns(UserWarning, match="steps ago"):

@@ -128,7 +128,7 @@ def afresh(method):
 
 def install(mode, contents):
     """Let all memory that kernels work in be new, or filled, at each use."""
-    buffers.BufferPool._lend = without_pool
+    buffers.BufferPool.lend = without_pool
     threads.local = _Local()
     filled = Filled(mode, contents)
     for module, name, new in (

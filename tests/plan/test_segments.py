@@ -189,7 +189,7 @@ def test_an_error_names_the_step(monkeypatch):
 
     monkeypatch.setattr(
         segments.Segment,
-        "_for",
+        "layout_for",
         lambda self, rows: segments.Layout(
             [s._replace(call=fail) if s.step.op.name == "matmul" else s for s in self.steps],
             [None] * len(self.steps),

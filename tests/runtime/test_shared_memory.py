@@ -130,7 +130,7 @@ def test_surplus_goes_back_to_the_system(own, monkeypatch):
         del some, x
         assert is_here(empty((1 << (16 + round_),), np.dtype("uint8")))
         assert blocks() < 2 << 20
-    assert own._end < 18 << 20
+    assert own.end < 18 << 20
 
 
 def test_no_more_than_a_head_has_room_for():

@@ -24,7 +24,7 @@ SPEC = ef.TensorSpec((64, 64), "float32")
 
 def places(plan):
     """The device of each node by name."""
-    return {node.name: str(plan.device_of(node)) for node in plan._replay._optimized.nodes}
+    return {n.name: str(plan.device_of(n)) for piece in plan.pieces for n in piece.nodes}
 
 
 def plan_of(f, *specs, devices=("cpu:0", "cpu:1"), **more):
@@ -235,12 +235,13 @@ def test_every_node_of_random_programs_has_a_place_and_a_reason(three_cpus):
     for seed in range(20):
         graph, _, _ = random_program(seed, three_cpus)
         plan = partition(graph, three_cpus, numerics="exact", costs=COSTS)
+        kept = {n.name for n in plan.partitioned.nodes}
         pinned = {n.name: n.device for n in graph.nodes if n.device is not None}
         for node in graph.nodes:
             device, _, words = plan.explain(node).partition(": ")
             assert device in three_cpus
             assert len(words) > 5
-            if node.name in pinned and node.name in plan._node_numbers:
+            if node.name in pinned and node.name in kept:
                 assert device == pinned[node.name], (seed, node.name)
 
 

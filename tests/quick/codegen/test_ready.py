@@ -77,7 +77,7 @@ def test_elements_of_any_layout(shapes, orders, steps):
 
 
 def test_a_planted_order_is_found(monkeypatch):
-    monkeypatch.setattr(ready, "_order", lambda walks, rank: [*range(rank)][::-1])
+    monkeypatch.setattr(ready, "order_of", lambda walks, rank: [*range(rank)][::-1])
     x = np.ones((3, 4))
     assert lies(ready.elements_of(body, [x, x], ())([x, x])) != lies(x + x)
 

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.devices import device_types
 from eagerflow.notebook import partitions
 from tests.notebook.pages import HOSTILE, found, parsed, view, words
 
 
 @pytest.fixture(autouse=True)
 def two_devices(monkeypatch):
-    monkeypatch.setattr(ef.devices()[0]._type, "logical", 2)
+    monkeypatch.setattr(device_types["cpu"], "logical", 2)
 
 
 def over_two(name="two"):

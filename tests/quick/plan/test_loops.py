@@ -331,7 +331,7 @@ def test_an_error_of_a_step_names_the_line_of_the_loop(monkeypatch):
         raise ValueError("planted")
 
     monkeypatch.setattr(NativeLoop, "new_jobs", lambda *given_: None)
-    monkeypatch.setattr(Loop, "_call", fail)
+    monkeypatch.setattr(Loop, "call", fail)
     with pytest.raises(ShapeError, match="planted") as caught:
         ef.function(recurrent)(*operands())
     assert caught.value.op == "scan" and "test_loops.py" in caught.value.at
