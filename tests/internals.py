@@ -83,3 +83,8 @@ def hosts_of(cluster):
 def server_of(cluster, name):
     """The server of a task of a cluster that is in this process."""
     return hosts_of(cluster).server(cluster.task(name))
+
+
+def end_steps(strategy):
+    """Wait for all steps of asynchronous training, and change no Variable."""
+    strategy._end()

@@ -152,7 +152,7 @@ class ParameterServer(DataParallel):
                 self._backups.count_anew()
             return
         try:
-            self.end_pending()
+            self._end()
         finally:
             if self.cluster is not None:
                 self.pull([*self._pulled, *self.shadows.all_of(self._local)])
@@ -160,7 +160,7 @@ class ParameterServer(DataParallel):
             self.tables.merge()
         self._order.raise_error()
 
-    def end_pending(self) -> None:
+    def _end(self) -> None:
         """Wait for all steps."""
         try:
             with self._order.ending():
@@ -245,7 +245,7 @@ class ParameterServer(DataParallel):
         if self._backups is not None:
             self._backups.count_anew()
         if self.mode == "asynchronous":
-            self.end_pending()
+            self._end()
             self._order.forget_error()
             if self.cluster is not None:
                 self._restoring.renew(self.cluster.client, self._workers_own)
