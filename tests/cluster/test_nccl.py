@@ -283,7 +283,7 @@ def test_placing_and_its_bill_know_of_it(cluster_of, monkeypatch, rate):
     graph = ef.capture.trace(branches, *[ef.TensorSpec((512, 512), "float32")] * 2)
     with cluster_of(costs=None) as cluster:
         plan = cluster.partition(graph, GPUS, "fast", None).plan
-        model = plan.costs
+        model = cluster.partition(graph, cluster.devices(), "fast", None).plan.costs
     used = {str(piece.device) for piece in plan.pieces}
     assert used == (set(GPUS) if rate > 1e9 else {GPUS[0]})
     assert plan.bill.worth == (rate > 1e9)

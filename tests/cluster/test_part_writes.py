@@ -100,7 +100,7 @@ def test_a_run_that_fails_anywhere_leaves_the_table_as_it_was(local, table):
 def test_held_table_values_survive_writes(local, table):
     table.write(IDS, -1.0)
     assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
-    held = dict(server_of(local).variables)
+    held = dict(server_of(local, PS).variables)
     before = [x.copy() for x in held.values()]
     table.write(IDS, -2.0)
     assert all(map(np.array_equal, held.values(), before))
