@@ -20,7 +20,7 @@ _NAME = re.compile(
 )
 
 
-class _DeviceType(Record):
+class DeviceType(Record):
     """A registered type: the loader of its backend and its number of devices.
 
     A task of a cluster has types of its own; ``task`` is its name, and ``sharing`` how many
@@ -38,8 +38,8 @@ class _DeviceType(Record):
     sharing: int = 1
 
 
-_types: dict[str, _DeviceType] = {}
-_tasks: dict[str, dict[str, _DeviceType]] = {}
+device_types: dict[str, DeviceType] = {}
+task_types: dict[str, dict[str, DeviceType]] = {}
 """The device types of clusters' tasks, kept after the cluster ends, as tensors refer to them."""
 _lock = reentrant_lock()
 HERE = "/job:local/task:0"
@@ -86,7 +86,7 @@ class Device:
 
     __slots__ = ("_kinds", "_type", "index")
 
-    def __init__(self, device_type: _DeviceType, index: int) -> None:
+    def __init__(self, device_type: DeviceType, index: int) -> None:
         self._type = device_type
         self.index = index
         self._kinds: dict[DType, Kind] = {}
@@ -152,8 +152,8 @@ def register_device_type(
     """
     if not name.isidentifier() or name != name.lower():
         raise DeviceError(f"{name!r} cannot name a device type", expected="a lowercase identifier")
-    made = _DeviceType(name, load, count, install)
-    if _types.setdefault(name, made) is not made:
+    made = DeviceType(name, load, count, install)
+    if device_types.setdefault(name, made) is not made:
         raise DeviceError(f"device type {name!r} is registered already")
 
 
@@ -184,39 +184,40 @@ def devices(type: str | None = None) -> list[Device]:
     >>> str(ef.devices("cpu")[0])
     'cpu:0'
     """
-    types = list(_types.values()) if type is None else [_type_named(type)]
+    types = list(device_types.values()) if type is None else [_type_named(type)]
     return [_device(known, i) for known in types for i in range(_count(known))]
 
 
 def device_of(array: Any) -> Device | None:
     """The device that holds ``array``; None if no active backend has arrays of its type."""
-    for known in _types.values():
+    for known in device_types.values():
         if known.backend is not None and isinstance(array, known.backend.array_type):
             return _device(known, known.backend.locate(array))
     return None
 
 
-def _backend(known: _DeviceType) -> Any:
+def _backend(known: DeviceType) -> Any:
     if known.backend is None:
         with Locked(_lock):
             known.backend = known.backend or known.load()
     return known.backend
 
 
-def _type_named(name: str) -> _DeviceType:
+def _type_named(name: str) -> DeviceType:
     try:
-        return _types[name]
+        return device_types[name]
     except (KeyError, TypeError):
         raise DeviceError(
-            f"there is no device type {name!r}", expected="one of " + ", ".join(sorted(_types))
+            f"there is no device type {name!r}",
+            expected="one of " + ", ".join(sorted(device_types)),
         ) from None
 
 
-def _count(known: _DeviceType) -> int:
+def _count(known: DeviceType) -> int:
     return known.count() if known.logical is None else known.logical
 
 
-def _device(known: _DeviceType, index: int) -> Device:
+def _device(known: DeviceType, index: int) -> Device:
     if index not in known.devices:
         known.devices.setdefault(index, Device(known, index))
     return known.devices[index]
@@ -267,39 +268,39 @@ def add_task(task: str, counts: Mapping[str, int], sharing: int = 1, own: bool =
     In the task's ``own`` process they are the existing ones. Elsewhere values on them are
     held in the memory of the host, until they are sent. ``sharing`` tasks share its machine.
     """
-    types = _tasks.setdefault(task, {})
+    types = task_types.setdefault(task, {})
     for name, count in counts.items():
         known = types.get(name)
         if known is None:
             load = partial(_backend, _type_named(name if own else HOST_TYPE))
-            known = types[name] = _DeviceType(name, load, int, None, task=task)
+            known = types[name] = DeviceType(name, load, int, None, task=task)
         known.logical, known.sharing = count, sharing
 
 
 def remove_task(task: str) -> None:
     """Remove the names of a task's devices; tensors on them stay as they are."""
-    for known in _tasks.get(task, {}).values():
+    for known in task_types.get(task, {}).values():
         known.logical = 0
 
 
 def knows_task(task: str) -> bool:
     """Whether there is a task of this name in a cluster that this process has entered."""
-    return any(_count(x) for x in _tasks.get(task, {}).values())
+    return any(_count(x) for x in task_types.get(task, {}).values())
 
 
 def _devices_of(task: str) -> list[Device]:
-    return [_device(known, i) for known in _tasks[task].values() for i in range(_count(known))]
+    return [_device(known, i) for known in task_types[task].values() for i in range(_count(known))]
 
 
-def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceType:
+def _type_in_task(place: str, match: re.Match[str], current: Device) -> DeviceType:
     """The device type for a name with a task: that of the current device if possible."""
     task = f"/job:{match['job'] or 'local'}/task:{int(match['task'] or 0)}"
-    types = {name: known for name, known in _tasks.get(task, {}).items() if _count(known)}
+    types = {name: known for name, known in task_types.get(task, {}).items() if _count(known)}
     name = match["type"].lower() if match["type"] else current.type
     if name not in types and not match["type"]:
         name = next(iter(types), name)
     if name not in types:
-        there = [task for task in _tasks if knows_task(task)]
+        there = [task for task in task_types if knows_task(task)]
         raise DeviceError(
             f"there is no device {place!r}: this process is {HERE}",
             expected=f"a device of {', '.join(there)}" if there else None,
@@ -308,7 +309,7 @@ def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceT
     return types[name]
 
 
-def _remedy(known: _DeviceType, number: int) -> str | None:
+def _remedy(known: DeviceType, number: int) -> str | None:
     if _count(known):
         return f"ef.set_logical_devices({known.name!r}, {number + 1}) splits the existing ones"
     return known.install
@@ -323,7 +324,7 @@ _thread = _ThreadState()
 
 def current_device() -> Device:
     """The device on which new tensors of this thread are made."""
-    return _thread.device or _device(_types[HOST_TYPE], 0)
+    return _thread.device or _device(device_types[HOST_TYPE], 0)
 
 
 def scoped_device() -> Device | None:

@@ -313,7 +313,7 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return secluded(own, op.call, *args, **attributes)
     if append is not None:
         record(append, taken, data, bound, out)
-        _remember(op, args, attributes, data, bound)
+        remember(op, args, attributes, data, bound)
     return out if taken is op else first_results(op, out)
 
 
@@ -321,7 +321,7 @@ def _recorded_again(
     op: Op, append: Any, run: Call, args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> Any:
     """A call of one array under a tape, in a form cached in ``op.bound``; else KeyError."""
-    bound = op.bound[_form(args, attributes)]
+    bound = op.bound[form(args, attributes)]
     x = args[0]
     kind = x._kind
     a = x._array
@@ -345,7 +345,7 @@ def _recorded_again(
     return y
 
 
-def _form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+def form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Everything but the tensor of a call, with types, as 1, 1.0 and True are equal."""
     more = args[1:]
     if attributes:
@@ -353,7 +353,7 @@ def _form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     return *map(type, args), *more
 
 
-def _remember(
+def remember(
     op: Op, args: tuple[Any, ...], attributes: dict[str, Any], data: Any, bound: Any
 ) -> None:
     """Cache the attributes of a call in this form, if the form determines them."""
@@ -364,7 +364,7 @@ def _remember(
     if len(op.bound) >= MAX_PASSED:
         op.bound.clear()
     try:
-        op.bound[_form(args, attributes)] = bound
+        op.bound[form(args, attributes)] = bound
     except raised_here(TypeError):  # an unhashable attribute, such as a list
         pass
 

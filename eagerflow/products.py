@@ -97,7 +97,7 @@ class Products:
         new = [g._array for key, g in grads.items() if before.get(key) is not g]
         for g in taken:
             new += [x._array for x in (g if g.__class__ is tuple else (g,)) if x is not None]
-        if not any(quietly(_has_nan, array) for array in new):
+        if not any(quietly(has_nan, array) for array in new):
             self._done.clear()
             return True
         self._trusts = False
@@ -111,7 +111,7 @@ class Products:
         return False
 
 
-def _has_nan(array: Any) -> bool:
+def has_nan(array: Any) -> bool:
     """Whether there is a NaN, or possibly infinities of both signs."""
     if array.dtype.kind in "biu":
         return False

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.devices import _types, as_device, current_device
+from eagerflow.devices import as_device, current_device, device_types
 from eagerflow.errors import DeviceError
 
 
 @pytest.fixture
 def two_cpus(monkeypatch):
-    monkeypatch.setattr(_types["cpu"], "logical", 2)
-    monkeypatch.setattr(_types["cpu"], "devices", dict(_types["cpu"].devices))
+    monkeypatch.setattr(device_types["cpu"], "logical", 2)
+    monkeypatch.setattr(device_types["cpu"], "devices", dict(device_types["cpu"].devices))
 
 
 def test_full_and_short_names(two_cpus):
@@ -167,7 +167,7 @@ def test_numbers_of_logical_devices_that_are_refused(count):
 def test_names_of_types_that_are_refused(name):
     with pytest.raises(DeviceError, match=r"cannot name a device type|is registered already"):
         ef.register_device_type(name, load=lambda: None)
-    assert name == "cpu" or name not in _types
+    assert name == "cpu" or name not in device_types
 
 
 def test_a_type_that_cannot_be_loaded_says_why():
@@ -181,7 +181,7 @@ def test_a_type_that_cannot_be_loaded_says_why():
             ef.zeros((2,), device="broken:0")
         assert float(ef.zeros((2,)).sum()) == 0
     finally:
-        del _types["broken"]
+        del device_types["broken"]
 
 
 def test_a_type_without_devices_says_how_to_get_one():
@@ -191,7 +191,7 @@ def test_a_type_without_devices_says_how_to_get_one():
             ef.device("absent")
         assert caught.value.hint == "pip install absent"
     finally:
-        del _types["absent"]
+        del device_types["absent"]
 
 
 def test_each_thread_has_its_own_scope(two_cpus):

@@ -184,7 +184,7 @@ def test_numbers_that_change_do_not_fill_the_memory():
         np.testing.assert_allclose(found, exponent * x ** (exponent - 1), rtol=1e-12)
     rules = ef.power.op.rules[pulls.PLAIN]
     assert all(
-        len(rule._kernels) <= pulls.MAX_KERNELS for what, rule, _ in rules if what is pulls.KERNEL
+        len(rule.kernels) <= pulls.MAX_KERNELS for what, rule, _ in rules if what is pulls.KERNEL
     )
 
 
@@ -203,10 +203,10 @@ def planted(monkeypatch):
     """A function that puts another one in the place of all kernels of an op."""
 
     def plant(op, instead):
-        own = pulls._kernel
+        own = pulls.kernel_for
         monkeypatch.setattr(
             pulls,
-            "_kernel",
+            "kernel_for",
             lambda *given: (k := own(*given)) and k._replace(few=instead, many=instead),
         )
         monkeypatch.setattr(op, "rules", [None] * 4)

@@ -43,7 +43,7 @@ def facts_of(op: Op) -> Iterator[tuple[str, str]]:
     yield "Dtypes", _dtypes(op)
     if shapes := _shapes(op):
         yield "Shapes", shapes
-    yield "Gradient", _gradient(op)
+    yield "Gradient", gradient_of(op)
     yield "Batches", _missing(op.batch, "``ef.vmap`` runs it once for all examples")
     yield "Cuts", _missing(op.split, "over several devices or threads along some of its axes")
     yield "ONNX", _onnx(op)
@@ -109,7 +109,8 @@ def _unlike(lines: list[str]) -> list[str]:
     return lines[:1] + [lines[-1]] * (len(lines) > 1)
 
 
-def _gradient(op: Op) -> str:
+def gradient_of(op: Op) -> str:
+    """What is said of an op's gradient, or why it has none."""
     if not op.differentiable:
         return f"none: {_reason(op)}"
     rules = op.vjp if isinstance(op.vjp, tuple) else (op.vjp,)

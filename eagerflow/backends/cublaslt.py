@@ -118,7 +118,7 @@ class CublasLt:
         self.cupy, self.bindings = cupy, bindings
         self.data_types, self.compute_types = data_types, compute_types
         self.handle = self.bindings.create()
-        self._planned: dict[Any, _Planned | None] = {}
+        self.planned: dict[Any, Planned | None] = {}
         self._lock = reentrant_lock()
         weakref.finalize(self, self.bindings.destroy, self.handle).atexit = False
 
@@ -136,11 +136,11 @@ class CublasLt:
             return False
         key = epilogue, out.dtype, x1.shape, x1.strides, x2.shape, x2.strides
         with Locked(self._lock):
-            found = self._planned.get(key)
-            if found is None and key not in self._planned:
-                if len(self._planned) >= MAX_PLANNED:
-                    self._planned.pop(next(iter(self._planned)))
-                found = self._planned[key] = self._plan(epilogue, x1, x2, out, vector, matrix)
+            found = self.planned.get(key)
+            if found is None and key not in self.planned:
+                if len(self.planned) >= MAX_PLANNED:
+                    self.planned.pop(next(iter(self.planned)))
+                found = self.planned[key] = self._plan(epilogue, x1, x2, out, vector, matrix)
             if found is None:
                 return False
             found.point(vector, matrix)
@@ -149,18 +149,18 @@ class CublasLt:
 
     def _plan(
         self, epilogue: str, x1: Any, x2: Any, out: Any, vector: Any, matrix: Any
-    ) -> _Planned | None:
+    ) -> Planned | None:
         operands = _operands(x1, x2, out) if out.dtype.name in _TYPES else None
         if operands is None or (epilogue != "default" and operands[2].batch > 1):
             return None
         if matrix is not None and operands[2].rows % AUX_MULTIPLE:
             return None
-        found = _Planned(self, epilogue, operands, out.dtype)
+        found = Planned(self, epilogue, operands, out.dtype)
         found.point(vector, matrix)
         return found if found.choose() else None
 
 
-class _Planned:
+class Planned:
     """A product for given shapes and strides, with its algorithm."""
 
     def __init__(

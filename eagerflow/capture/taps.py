@@ -128,12 +128,13 @@ _Rows = Sequence[tuple[Callable[..., Any], tuple[int, ...]]]
 
 def _told(graph: Graph, rows: _Rows, outputs: Sequence[Any]) -> Any:
     if recording():
-        with_recorder(None, _tell, rows, outputs)
+        with_recorder(None, tell, rows, outputs)
     else:
-        _tell(rows, outputs)
+        tell(rows, outputs)
     return graph.nest(outputs)
 
 
-def _tell(rows: _Rows, outputs: Sequence[Any]) -> None:
+def tell(rows: _Rows, outputs: Sequence[Any]) -> None:
+    """Give each sink its values."""
     for sink, places in rows:
         sink(*[outputs[i] for i in places])

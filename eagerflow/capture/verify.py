@@ -224,7 +224,7 @@ def _compared(name: str, found: dict[str, _Run], search: Callable[[], Any]) -> V
         own = [
             Difference(mode, key, "", reference.values[key], value)
             for key, value in values.items()
-            if not _agree(reference.values[key], value, rtol)
+            if not agree(reference.values[key], value, rtol)
         ]
         own_variables = sum(key.startswith(_VARIABLE) for key in values)
         count = sum(not key.startswith((_VARIABLE, _DEVICE)) for key in values)
@@ -259,7 +259,7 @@ def _search(
             return None
         for value, out in zip(node.outputs, outs, strict=True):
             made = np.asarray(next(found))
-            if not _agree(np.asarray(out), made, 0.0):
+            if not agree(np.asarray(out), made, 0.0):
                 return Difference("captured", value.name, _place(node), np.asarray(out), made)
     return None
 
@@ -272,7 +272,8 @@ ROUNDING = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-3, "complex64": 1e-
 """Tolerated differences between fast and exact results, relative to the largest element."""
 
 
-def _agree(a: Any, b: Any, rtol: float | None) -> bool:
+def agree(a: Any, b: Any, rtol: float | None) -> bool:
+    """Whether two arrays are equal within the tolerance; None is that of their dtype."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if rtol is None:

@@ -66,14 +66,14 @@ def _state() -> dict[str, Any] | None:
     """The cluster that ``start`` has started here, if it is still running."""
     try:
         found: dict[str, Any] = json.loads(_STATE.expanduser().read_text(encoding="utf-8"))
-        if _began(int(found["pid"])) == found["began"]:
+        if began_at(int(found["pid"])) == found["began"]:
             return found
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None
 
 
-def _began(pid: int) -> str | None:
+def began_at(pid: int) -> str | None:
     """The start time of a process, which distinguishes it from a later one with its number."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
@@ -118,7 +118,7 @@ def _start(options: argparse.Namespace) -> int:
             stderr=output,
             start_new_session=True,
         )
-    told = {"pid": process.pid, "began": _began(process.pid), "address": address}
+    told = {"pid": process.pid, "began": began_at(process.pid), "address": address}
     state = _STATE.expanduser()
     state.write_text(json.dumps(told), encoding="utf-8")
     try:

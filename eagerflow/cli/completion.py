@@ -49,13 +49,13 @@ def add_completion(commands: Any) -> None:
         "completion", help="a script by which a shell completes this command"
     )
     completion.add_argument(
-        "shell", choices=[*_SCRIPTS], metavar="SHELL", help=f"one of {', '.join(_SCRIPTS)}"
+        "shell", choices=[*SCRIPTS], metavar="SHELL", help=f"one of {', '.join(SCRIPTS)}"
     )
     completion.set_defaults(run=lambda options: _print(options.shell))
 
 
 def _print(shell: str) -> int:
-    print("\n".join(_SCRIPTS[shell](read_commands(make_parser()))))
+    print("\n".join(SCRIPTS[shell](read_commands(make_parser()))))
     return 0
 
 
@@ -283,7 +283,7 @@ def _single(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-_SCRIPTS: dict[str, Callable[[Sequence[Command]], Iterator[str]]] = {
+SCRIPTS: dict[str, Callable[[Sequence[Command]], Iterator[str]]] = {
     "bash": _bash,
     "zsh": _zsh,
     "fish": _fish,

@@ -83,7 +83,7 @@ def collect() -> dict[str, Any]:
         "devices": [_device(device) for device in ef.devices()],
         "no_gpu": None if ef.devices("gpu") else why_no_gpu(),
         "settings": {name: setting(name) or None for name in SETTINGS},
-        "packages": _packages(),
+        "packages": packages_found(),
     }
 
 
@@ -102,7 +102,7 @@ def _blas() -> dict[str, Any]:
 
 def _llvmlite() -> dict[str, Any]:
     """The compiler of machine code, and its target processor."""
-    installed = _version("llvmlite")
+    installed = version_of("llvmlite")
     if not machine_code.available():
         return {"version": installed, "used": False}
     host = machine_code.host()
@@ -123,14 +123,14 @@ def _device(device: ef.Device) -> dict[str, Any]:
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _packages() -> dict[str, dict[str, Any]]:
+def packages_found() -> dict[str, dict[str, Any]]:
     """For each extra, and ``CORE``, its packages: the required and the installed versions."""
     try:
         required = metadata.requires("eagerflow") or []
@@ -145,7 +145,7 @@ def _packages() -> dict[str, dict[str, Any]]:
             parts[extra] = re.findall(r"[\w-]+", match["of"] or "")
         else:
             versions = match["versions"].strip()
-            own[match["name"]] = {"required": versions, "installed": _version(match["name"])}
+            own[match["name"]] = {"required": versions, "installed": version_of(match["name"])}
     for name, inner in parts.items():
         for part in inner:
             found[name] = found.get(part, {}) | found[name]
@@ -160,7 +160,7 @@ def _text(found: dict[str, Any]) -> str:
         aligned_columns(list(_versions(found)), "<<"),
         ["devices", *_indented(list(_devices(found)))],
         ["settings", *_indented([(n, v or "not set") for n, v in found["settings"].items()])],
-        ["packages", *_indented(list(_package_texts(found["packages"])))],
+        ["packages", *_indented(list(package_texts(found["packages"])))],
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -210,7 +210,7 @@ def _devices(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "no GPU", found["no_gpu"]
 
 
-def _package_texts(found: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def package_texts(found: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for extra, packages in found.items():
         versions = {name: facts["installed"] for name, facts in packages.items()}
         there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)

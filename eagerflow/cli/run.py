@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     for name, tensor, file in zip(
-        graph.outputs.names, outputs, _file_names(graph.outputs.names), strict=True
+        graph.outputs.names, outputs, file_names(graph.outputs.names), strict=True
     ):
         if options.out:
             path = options.out / file
@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _file_names(names: Iterable[str]) -> list[str]:
+def file_names(names: Iterable[str]) -> list[str]:
     """A file name for each name, without path separators."""
     found: list[str] = []
     for name in names:

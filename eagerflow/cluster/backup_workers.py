@@ -59,7 +59,7 @@ class BackupWorkers:
         self.counted = [0] * workers
         """The number of steps in which each worker has counted since the last merge."""
         self.graphs: list[Graph] = []
-        self.threads = _Threads()
+        self.threads = Threads()
         self._future = None if schedule is None else events_of(schedule, workers)
 
     def count_anew(self) -> None:
@@ -103,7 +103,7 @@ class BackupWorkers:
             self.dropped[worker] += 1
 
 
-class _Threads:
+class Threads:
     """A thread for each busy worker, with one pending call: the latest."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class _Part:
         assign_together({c.variable: np.asarray(c.variable.current) for c in cells})
 
 
-class _Try:
+class Try:
     """One attempt at a step: collects the outputs of the workers that finish first."""
 
     def __init__(self, asked: int, enough: int) -> None:
@@ -238,7 +238,7 @@ class BackedStep:
     ) -> None:
         self._strategy, self._backups = strategy, backups
         self._captured = CapturedStep(strategy, f)
-        self._kept: dict[tuple[int, ...], _Prepared] = {}
+        self.kept: dict[tuple[int, ...], _Prepared] = {}
         self._warned: set[Variable] = set()
 
     def __call__(self, *args: Any) -> Any:
@@ -268,7 +268,7 @@ class BackedStep:
         shadows, backups, parts = self._strategy.shadows, self._backups, prepared.parts
         shadows.push(prepared.local, prepared.joint.mirrored)
         asked = backups.asked([*parts])
-        this = _Try(len(asked), backups.enough([*parts]))
+        this = Try(len(asked), backups.enough([*parts]))
         for r in asked:
             backups.threads.give(r, partial(this.lead, r, parts[r], inputs[r]))
         outputs = this.first()
@@ -296,12 +296,12 @@ class BackedStep:
         """The compiled step for these parts."""
         own = self._strategy
         key = tuple(map(id, graphs))
-        found = self._kept.get(key)
+        found = self.kept.get(key)
         if found is None:
             own.merge()  # new shadows copy the current values of Variables
-            while len(self._kept) >= MAX_KEPT_GRAPHS:
-                self._forget(self._kept.pop(next(iter(self._kept))))
-            found = self._kept[key] = self._made(graphs)
+            while len(self.kept) >= MAX_KEPT_GRAPHS:
+                self._forget(self.kept.pop(next(iter(self.kept))))
+            found = self.kept[key] = self._made(graphs)
         return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:

@@ -20,7 +20,7 @@ __all__ = ["link_between", "measured"]
 
 SMALL_BYTES, LARGE_BYTES, COUNT = 64, 1 << 20, 9
 LARGE_LANE_BYTES = 1 << 24  # large enough for reliable timing at 400 GB per second
-_known: dict[tuple[str, ...], Link | None] = {}
+known: dict[tuple[str, ...], Link | None] = {}
 """By the machines of two tasks, and the library for lanes; None for the ordinary path."""
 
 
@@ -57,24 +57,24 @@ def link_between(client: Client, source: Device, target: Device) -> Link:
     """The link between two devices of different tasks: a library for GPUs, or else the hosts."""
     tasks = client.tasks[source.task], client.tasks[target.task]
     machines = [task.address["machine"] for task in tasks]
-    hosts = _measured(client, source, target, *machines)
+    hosts = measured_link(client, source, target, *machines)
     assert hosts is not None
     own, other = [task.past_host for task in tasks]
     if source.type != target.type or refused(own, other, source, target.index):
         return hosts
     library = own[source.type]["library"]
-    return _measured(client, source, target, *machines, library) or hosts
+    return measured_link(client, source, target, *machines, library) or hosts
 
 
-def _measured(client: Client, source: Device, target: Device, *key: str) -> Link | None:
-    if key not in _known:
+def measured_link(client: Client, source: Device, target: Device, *key: str) -> Link | None:
+    if key not in known:
         past_host = len(key) > 2
-        _known[key] = _lane(client, source, target) if past_host else _hosts(client, source, target)
-    return _known[key]
+        known[key] = _lane(client, source, target) if past_host else _hosts(client, source, target)
+    return known[key]
 
 
 def _hosts(client: Client, source: Device, target: Device) -> Link:
-    small, large = _times(client, source, target, LARGE_BYTES, None)
+    small, large = times_of(client, source, target, LARGE_BYTES, None)
     return Link(small / 2, LARGE_BYTES / max(large - small, 1e-6))
 
 
@@ -82,7 +82,7 @@ def _lane(client: Client, source: Device, target: Device) -> Link | None:
     """The direct path from GPU to GPU; the answer goes through the hosts."""
     back = _hosts(client, target, source).latency
     ends = [str(source), target.index]
-    times = _times(client, source, target, LARGE_LANE_BYTES, ends)
+    times = times_of(client, source, target, LARGE_LANE_BYTES, ends)
     if len(times) < 2:
         return None
     small, large = times
@@ -90,7 +90,7 @@ def _lane(client: Client, source: Device, target: Device) -> Link | None:
     return Link(max(small - back, 1e-6), rate)
 
 
-def _times(client: Client, source: Device, target: Device, large: int, ends: Any) -> list[float]:
+def times_of(client: Client, source: Device, target: Device, large: int, ends: Any) -> list[float]:
     """Seconds for few bytes and for many, there and back; incomplete if the lane is not open."""
     message = {
         "do": "measure",

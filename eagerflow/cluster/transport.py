@@ -50,8 +50,8 @@ class Transport:
         self._opening = threading.Lock()
         self._links: dict[str, Connection] = {}
         self._taken_in: list[Connection] = []
-        self._waiting: dict[int, dict[Key, Arrived]] = {}
-        self._early: dict[int, dict[Key, list[Any]]] = {}
+        self.waiting: dict[int, dict[Key, Arrived]] = {}
+        self.early: dict[int, dict[Key, list[Any]]] = {}
         self._seen: dict[int, set[Key]] = {}
         self._oldest = 0  # earlier runs have ended
         self._ended: set[int] = set()  # later runs that have ended
@@ -64,7 +64,7 @@ class Transport:
         They may be changed as soon as this returns. Results of ``past_host`` go over lanes.
         """
         if peer == self.name:
-            self._arrived(key, [x.copy() for x in arrays])
+            self.arrived(key, [x.copy() for x in arrays])
             return
         message: dict[str, Any] = {"key": key}
         link = self._reached(peer)
@@ -148,13 +148,14 @@ class Transport:
             self.lanes.handle(link, message)
             return
         key = tuple(message["key"])
-        call = partial(self._arrived, key)
+        call = partial(self.arrived, key)
         if "lanes" not in message:
             call(arrays)
         elif not (self.lanes.expect(link, message["lanes"], arrays, call) or self._is_over(key[0])):
             self._broken(link.peer, "has sent over a lane that is closed")
 
-    def _arrived(self, key: Key, arrays: list[Any]) -> None:
+    def arrived(self, key: Key, arrays: list[Any]) -> None:
+        """Hand arrays on to who waits for them, or keep them until somebody asks."""
         run = key[0]
         if run == PING:
             self.send(key[1], key[2:], [])
@@ -163,9 +164,9 @@ class Transport:
             if self._is_over(run) or key in self._seen.setdefault(run, set()):
                 return
             self._seen[run].add(key)
-            call = self._waiting.get(run, {}).pop(key, None)
+            call = self.waiting.get(run, {}).pop(key, None)
             if call is None:
-                self._early.setdefault(run, {})[key] = arrays
+                self.early.setdefault(run, {})[key] = arrays
         if call is not None:
             call(arrays)
 
@@ -176,9 +177,9 @@ class Transport:
         """
         run = key[0]
         with self._lock:
-            arrays = self._early.get(run, {}).pop(key, None)
+            arrays = self.early.get(run, {}).pop(key, None)
             if arrays is None:
-                self._waiting.setdefault(run, {})[key] = call
+                self.waiting.setdefault(run, {})[key] = call
         if arrays is not None:
             call(arrays)
 
@@ -196,11 +197,11 @@ class Transport:
                 return
             self._oldest = run
             self._ended = {r for r in self._ended if r >= run}
-            for old in [r for r in (*self._seen, *self._waiting) if 0 < r < run]:
+            for old in [r for r in (*self._seen, *self.waiting) if 0 < r < run]:
                 self._drop(old)
 
     def _drop(self, run: int) -> None:
-        for table in (self._seen, self._early, self._waiting):
+        for table in (self._seen, self.early, self.waiting):
             table.pop(run, None)  # type: ignore[attr-defined]
 
     def _is_over(self, run: int) -> bool:

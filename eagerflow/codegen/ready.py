@@ -201,7 +201,7 @@ def elements_of(body: Body, arrays: Sequence[Array], attributes: Attributes) -> 
     """
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
     walks = [np.broadcast_to(a, shape).strides for a in arrays]
-    order = _order(walks, len(shape))
+    order = order_of(walks, len(shape))
     extents = [shape[i] for i in order]
     shapes = [tuple(extents)]
     steps = [*contiguous_strides(extents)]
@@ -236,7 +236,7 @@ def elements_of(body: Body, arrays: Sequence[Array], attributes: Attributes) -> 
     return ReadyCall(found, arrays, shapes * len(found.outputs), enter, leave, sizes)
 
 
-def _order(walks: Sequence[tuple[int, ...]], rank: int) -> list[int]:
+def order_of(walks: Sequence[tuple[int, ...]], rank: int) -> list[int]:
     """The memory order of axes, outer ones first, of NumPy's results for such strides.
 
     An axis moves inwards past another one if it has smaller strides in some array, and larger ones

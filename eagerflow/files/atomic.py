@@ -66,7 +66,7 @@ def write_whole(path: str | os.PathLike[str], parts: Sequence[Any]) -> None:
             _replace(_Temporary, -1, target, parts, mode)
             return
         with OpenFile(folder, os.O_RDONLY) as place:
-            if not _replace(_Nameless, place.fd, target, parts, mode):
+            if not _replace(Nameless, place.fd, target, parts, mode):
                 _replace(_Temporary, place.fd, target, parts, mode)
             os.fsync(place.fd)  # so that the new name is durable
     except raised_here(OSError) as error:
@@ -123,7 +123,7 @@ class _Temporary(ScopeGuard):
     def _locked(self) -> bool:
         """Lock the file; False if another process has removed it just before."""
         try:
-            _lock(self.descriptor, wait=True)
+            lock(self.descriptor, wait=True)
         except raised_here(OSError):  # some file systems have no locks; nothing is removed there
             return True
         return not self.name or os.name == "nt" or os.fstat(self.descriptor).st_nlink > 0
@@ -149,12 +149,12 @@ class _Temporary(ScopeGuard):
         return problem
 
 
-class _Nameless(_Temporary):
+class Nameless(_Temporary):
     """An unnamed file, which vanishes if the process is killed."""
 
     def _made(self) -> OpenFile:
         if not hasattr(os, "O_TMPFILE"):
-            raise _NotHereError
+            raise NotHereError
         return OpenFile(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
 
     def acquire(self) -> None:
@@ -162,7 +162,7 @@ class _Nameless(_Temporary):
         try:
             super().acquire()
         except raised_here(OSError):
-            raise _NotHereError from None
+            raise NotHereError from None
 
     def take_name(self, target: str) -> None:
         """Replace ``target``."""
@@ -172,11 +172,11 @@ class _Nameless(_Temporary):
             source = f"/proc/self/fd/{self.descriptor}"
             os.link(source, self.name, src_dir_fd=self.place, follow_symlinks=True)
         except raised_here(OSError):
-            raise _NotHereError from None
+            raise NotHereError from None
         super().take_name(target)
 
 
-class _NotHereError(Exception):
+class NotHereError(Exception):
     """The system has no unnamed files in this folder."""
 
 
@@ -192,7 +192,7 @@ def _replace(
                 os.fchmod(file.descriptor, mode)
             os.fsync(file.descriptor)
             file.take_name(target)
-    except _NotHereError:
+    except NotHereError:
         return False
     return True
 
@@ -205,11 +205,11 @@ def remove_leftovers(folder: str) -> None:
     for path in found:
         # In use, or removed already.
         with suppress(OSError), OpenFile(path, os.O_RDONLY | _CAREFUL) as file:
-            _lock(file.fd)
+            lock(file.fd)
             os.unlink(path)
 
 
-def _lock(descriptor: int, wait: bool = False) -> None:
+def lock(descriptor: int, wait: bool = False) -> None:
     """Lock a file; OSError without support for locks, or if another process holds it."""
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -94,8 +94,8 @@ def access_map(node: Node) -> AccessMap | None:
         return None
     if not all(v.shape == sizes or _broadcasts(v.shape, sizes) for v in values):
         return None
-    inputs = tuple(_from_right(x.shape, sizes) if type(x) is Value else () for x in node.inputs)
-    return AccessMap(sizes, inputs, (_from_right(sizes, sizes),) * len(node.outputs))
+    inputs = tuple(from_right(x.shape, sizes) if type(x) is Value else () for x in node.inputs)
+    return AccessMap(sizes, inputs, (from_right(sizes, sizes),) * len(node.outputs))
 
 
 def _broadcasts(shape: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
@@ -104,7 +104,7 @@ def _broadcasts(shape: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
     return missing >= 0 and all(n in (1, sizes[missing + i]) for i, n in enumerate(shape))
 
 
-def _from_right(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Axes:
+def from_right(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Axes:
     """The axes of an array that is broadcast."""
     missing = len(sizes) - len(shape)
     return tuple([missing + i if size != 1 else -1 for i, size in enumerate(shape)])
@@ -162,4 +162,4 @@ def _of_draw(node: Node) -> AccessMap | None:
     state, result = node.inputs[0], node.outputs[0]
     if type(state) is not Value or state.shape != (WORDS,):
         return None
-    return AccessMap(result.shape, ((),), (_from_right(result.shape, result.shape),))
+    return AccessMap(result.shape, ((),), (from_right(result.shape, result.shape),))

@@ -436,7 +436,7 @@ def _agree(one: FusionGroup, axes: Axes, other: FusionGroup, other_axes: Axes) -
     return True
 
 
-class _Grouping:
+class Grouping:
     """The groups of a graph under construction."""
 
     def __init__(self, graph: Graph, host: bool = True) -> None:
@@ -581,7 +581,7 @@ def fuse(
     numbers that only kernels read become nodes if something outside reads them. Time and memory
     are linear in the number of nodes.
     """
-    grouping = _Grouping(graph)
+    grouping = Grouping(graph)
     grouping.run()
     large = [g for g in grouping.groups if g.pays(min_elements)]
     if min_steps is None:
@@ -608,7 +608,7 @@ def fuse_for_device(graph: Graph) -> list[Step]:
 
     Everything that a region supports becomes one, even a single node: our kernels can be recorded.
     """
-    grouping = _Grouping(graph, host=False)
+    grouping = Grouping(graph, host=False)
     grouping.run()
     return _steps(grouping, [group for group in grouping.groups if group.computes()])
 
@@ -653,7 +653,7 @@ def is_worth_code(row: Sequence[Step], min_steps: int, is_loop: IsLoop | None) -
     return bool(len(row) >= min_steps or loops)
 
 
-def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
+def _steps(grouping: Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
     """The steps after these groups become kernels."""
     graph = grouping.graph
     inside = {m.node for g in kept for m in g.members}
@@ -681,10 +681,10 @@ def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
         values = [v for node in nodes for v in node.outputs if v in needed]
         if values:
             kernels.append(FusedKernel(group.sizes, group.row_axes, group.members, values, uniform))
-    return _ordered(graph, outside, kernels)
+    return ordered(graph, outside, kernels)
 
 
-def _ordered(graph: Graph, nodes: list[Node], kernels: list[FusedKernel]) -> list[Step]:
+def ordered(graph: Graph, nodes: list[Node], kernels: list[FusedKernel]) -> list[Step]:
     """Steps in a valid order of execution, each at the position of its last node."""
     makers: dict[Value, Step] = {v: k for k in kernels for v in k.outputs}
     makers |= {v: n for n in nodes for v in n.outputs}

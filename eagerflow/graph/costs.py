@@ -216,7 +216,7 @@ def _cost(node: Node) -> Cost:
         return stated_cost(node)
     probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBE_SIZES]
     truth = [_attempt(node, methodcaller("evaluate", probe)) for probe in probes]
-    for replace in (None, lambda size: _Size(size.evaluate(probes[0]), size)):
+    for replace in (None, lambda size: Size(size.evaluate(probes[0]), size)):
         found = _polynomials(_attempt(node, replace))
         if found is not None and all(
             cost is not None and tuple(_at(part, probe) for part in found) == tuple(cost)
@@ -280,12 +280,13 @@ def names_of(item: Any) -> set[str]:
     return found
 
 
-class _Size(int):
+class Size(int):
     """A number that remembers the polynomial that it stands for."""
 
     dim: Any
 
-    def __new__(cls, number: int, dim: Any) -> _Size:
+    def __new__(cls, number: int, dim: Any) -> Size:
+        """A number with its polynomial."""
         made = super().__new__(cls, number)
         made.dim = dim
         return made
@@ -294,18 +295,18 @@ class _Size(int):
 def _arithmetic(name: str) -> Callable[[Any, Any], Any]:
     plain = getattr(int, name)
 
-    def method(self: _Size, other: Any) -> Any:
+    def method(self: Size, other: Any) -> Any:
         if not isinstance(other, int):
             return NotImplemented
         dim = self.dim
         symbols = getattr(type(dim), name)(dim, getattr(other, "dim", other))
-        return _Size(plain(self, other), symbols)
+        return Size(plain(self, other), symbols)
 
     return method
 
 
 for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__floordiv__"):
-    setattr(_Size, _name, _arithmetic(_name))
+    setattr(Size, _name, _arithmetic(_name))
 
 
 def _polynomials(cost: Cost | None) -> Cost | None:

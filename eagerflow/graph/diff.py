@@ -406,7 +406,7 @@ def _align(old: Sequence[Node], new: Sequence[Node], keys: Sequence[_Key]) -> li
     one, other = [key(n, True) for n in old], [key(n, False) for n in new]
     found: list[_Two] = []
     i = j = 0
-    for a, b in [*_common(one, other), (len(old), len(new))]:
+    for a, b in [*common(one, other), (len(old), len(new))]:
         if a > i or b > j:
             found += _align(old[i:a], new[j:b], later)
         if a < len(old) and b < len(new):
@@ -423,7 +423,7 @@ def _in_gap(old: Sequence[Node], new: Sequence[Node]) -> list[_Two]:
     return [*((node, None) for node in old), *((None, node) for node in new)]
 
 
-def _common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
+def common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Indices of a common subsequence, the longest unless the difference is very large.
 
     E. W. Myers, An O(ND) difference algorithm and its variations, Algorithmica 1 (1986).
@@ -436,7 +436,7 @@ def _common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int
     inner_a, inner_b = a[start : len(a) - ends], b[start : len(b) - ends]
     middle = _shortest_edit(inner_a, inner_b)
     if middle is None:
-        middle = _in_order(inner_a, inner_b)
+        middle = in_order(inner_a, inner_b)
     return [
         *((i, i) for i in range(start)),
         *((i + start, j + start) for i, j in middle),
@@ -481,7 +481,7 @@ def _walk_back(history: list[dict[int, int]], x: int, y: int) -> list[tuple[int,
     return pairs[::-1]
 
 
-def _in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
+def in_order(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """The longest ordered matching of the k-th items of each kind."""
     places = {item: j for j, item in enumerate(_counted(b))}
     pairs = [(i, places[item]) for i, item in enumerate(_counted(a)) if item in places]

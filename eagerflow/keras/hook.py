@@ -58,11 +58,11 @@ class _Loader(SourceFileLoader):
         """Run the module, and replace functions that choose by the names of backends."""
         super().exec_module(module)
         for path, make in REPLACED.get(module.__name__, {}).items():
-            owner, name = _found(module, path)
+            owner, name = found_part(module, path)
             setattr(owner, name, make(vars(owner)[name]))
 
 
-def _found(module: ModuleType, path: str) -> tuple[Any, str]:
+def found_part(module: ModuleType, path: str) -> tuple[Any, str]:
     """The module or class that contains the object at ``path``, and its name there."""
     owner: Any = module
     *outer, name = path.split(".")

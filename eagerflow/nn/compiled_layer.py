@@ -132,7 +132,7 @@ class CompiledLayer(Layer):
             return step
         captured: dict[str, Callable[..., Any]] = self._captured.held
         if name not in captured:
-            captured[name] = _captured(step)
+            captured[name] = captured_step(step)
         return partial(self._run_captured, captured[name])
 
     def _run_captured(self, step: Callable[..., Any], *args: Any) -> Any:
@@ -308,7 +308,7 @@ class CompiledLayer(Layer):
         return {f"{prefix}{name}": training.plain(value) for name, value in found.items()}
 
 
-def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
+def captured_step(step: Callable[..., Any]) -> Callable[..., Any]:
     """The function that captures a step; loaded only if steps are captured."""
     from eagerflow.capture.function import Function
 

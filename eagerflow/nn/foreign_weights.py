@@ -170,7 +170,7 @@ def from_torch(model: Any, source: Any, mapping: Mapping[str, str] | None = None
     Tensor([[0., 3.]], shape=(1, 2), float32, cpu:0)
     """
     arrays = source if isinstance(source, Mapping) else files.read(source, "from_torch").arrays
-    groups = _torch_modules({name: _from_tensor(value) for name, value in arrays.items()})
+    groups = torch_modules({name: _from_tensor(value) for name, value in arrays.items()})
     units = dict(_units(model))
     names = {id(variable): name for name, variable in named_weights(model).items()}
     values: dict[str, Any] = {}
@@ -203,7 +203,7 @@ def _from_tensor(value: Any) -> Array:
     return np.asarray(value)
 
 
-def _torch_modules(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+def torch_modules(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     """The arrays of each module that has some, in their order.
 
     An attention includes its output layer; each layer of a recurrent stack is a module.
@@ -327,7 +327,7 @@ def _attention(layer: Any, arrays: Mapping[str, Array]) -> list[Array]:
 
 
 _lstm = _recurrent(_as_they_are, separate=False)
-_CONVERTERS: dict[str, Callable[..., list[Array]]] = {
+CONVERTERS: dict[str, Callable[..., list[Array]]] = {
     **dict.fromkeys(["Dense", "Conv1D", "Conv2D", "Conv3D"], _kernel),
     **dict.fromkeys(["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"], _kernel),
     **dict.fromkeys(["DepthwiseConv1D", "DepthwiseConv2D"], _depthwise),
@@ -342,11 +342,11 @@ _CONVERTERS: dict[str, Callable[..., list[Array]]] = {
 
 def _name_of(module: Any) -> str | None:
     """The class name under which a Module has a converter; None if it has none."""
-    return next((c.__name__ for c in type(module).__mro__ if c.__name__ in _CONVERTERS), None)
+    return next((c.__name__ for c in type(module).__mro__ if c.__name__ in CONVERTERS), None)
 
 
 def _converter(layer: Any) -> Callable[..., list[Array]]:
     name = _name_of(layer)
     if name is None:
         return lambda layer, arrays: list(arrays.values())
-    return _CONVERTERS[name]
+    return CONVERTERS[name]

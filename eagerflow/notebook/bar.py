@@ -7,7 +7,7 @@ import time
 from eagerflow.notebook.markup import Markup, element
 from eagerflow.notebook.shell import show
 
-_SECONDS_BETWEEN = 0.1  # between two updates of the page
+SECONDS_BETWEEN = 0.1  # between two updates of the page
 
 
 class NotebookBar:
@@ -27,7 +27,7 @@ class NotebookBar:
     def update(self) -> None:
         """Count one more step."""
         self.count += 1
-        if time.perf_counter() - self._shown > _SECONDS_BETWEEN:
+        if time.perf_counter() - self._shown > SECONDS_BETWEEN:
             self._draw()
 
     def set_postfix_str(self, words: str) -> None:

@@ -135,10 +135,10 @@ class _Frame:
     """The coordinates of a chart, with readable ticks."""
 
     def __init__(self, left: float, right: float, low: float, high: float) -> None:
-        self.ticks = _ticks(low, high, 4)
+        self.ticks = ticks(low, high, 4)
         self.bottom, self.top = min(low, self.ticks[0]), max(high, self.ticks[-1])
         self.left, self.right = left, right
-        whole = [t for t in _ticks(left, right, 5) if t == int(t) and left <= t <= right]
+        whole = [t for t in ticks(left, right, 5) if t == int(t) and left <= t <= right]
         self.epochs = whole or [left]
 
     def x(self, x: float) -> float:
@@ -169,7 +169,7 @@ class _Frame:
         return found
 
 
-def _ticks(low: float, high: float, count: int) -> list[float]:
+def ticks(low: float, high: float, count: int) -> list[float]:
     """Round ticks around a range, about ``count``: 1, 2 or 5 times a power of ten apart."""
     span = high / count - low / count
     if not (span > abs(high) * 1e-9 and math.isfinite(span)):

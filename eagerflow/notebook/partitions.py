@@ -26,7 +26,7 @@ _LETTER = 6.2  # pixels
 def view(plan: Any) -> Markup:
     """A Partition: the timeline of its last run, if any, the costs, the listing."""
     try:
-        shown = _timeline(plan.timeline())
+        shown = timeline(plan.timeline())
     except SessionError:
         shown = element("div", "Nothing has run yet: a run has a timeline.", style=FAINT)
     cuts = plan.cuts
@@ -44,7 +44,7 @@ def view(plan: Any) -> Markup:
     )
 
 
-def _timeline(trace: dict[str, Any]) -> Markup:
+def timeline(trace: dict[str, Any]) -> Markup:
     """A Chrome trace as a picture: a row for each device, boxes for pieces, lines for transfers.
 
     Of more than ``MAX_BOXES`` boxes the longest are drawn.

@@ -88,7 +88,7 @@ def _ours(name: str) -> Call | None:
 
 
 @cache
-def _counterpart(function: Any) -> _Counterpart | None:
+def counterpart(function: Any) -> _Counterpart | None:
     name = full_name(function)
     refused = load("numpy_names.refused")
     if name in refused.on_values:
@@ -163,7 +163,7 @@ _UFUNCS = {
 _ufuncs: dict[Any, Any] = {}
 
 
-def _call_of(ufunc: Any) -> Any:
+def call_of(ufunc: Any) -> Any:
     """The equivalent of an elementwise function of NumPy; None if there is none."""
     name = ufunc.__name__
     if getattr(np, name, None) is not ufunc:
@@ -196,7 +196,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         for x in inputs:
             if not joining[type(x)]:
                 return NotImplemented
-    call = _ufuncs.get(ufunc) or _call_of(ufunc)
+    call = _ufuncs.get(ufunc) or call_of(ufunc)
     if method != "__call__" or call is None:
         return _ufunc_method(ufunc, method, call, inputs, kwargs)
     if kwargs:
@@ -243,7 +243,7 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
     for cls in types:
         if not joining[cls]:
             return NotImplemented
-    found = _counterpart(func)
+    found = counterpart(func)
     if found is None:
         raise _refused(func)
     if len(args) <= found.lead and (not kwargs or kwargs.keys() <= found.same):

@@ -31,7 +31,7 @@ class Chain(NamedTuple):
     members: list[Member]
 
 
-class _Touched(NamedTuple):
+class Touched(NamedTuple):
     """The memory range from ``start`` to ``end`` that a step accesses; see Access."""
 
     start: int
@@ -39,7 +39,7 @@ class _Touched(NamedTuple):
     access: Access
 
 
-def _in_step(one: _Touched, other: _Touched) -> bool:
+def in_step(one: Touched, other: Touched) -> bool:
     """Whether a later step of a chain conflicts with an earlier one in the same rows only."""
     a, b = one.access, other.access
     if one.end <= other.start or other.end <= one.start or not (a.writes or b.writes):
@@ -57,15 +57,15 @@ def _bounds(array: Any) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _touched(member: Member, arrays: Arrays) -> list[_Touched]:
+def _touched(member: Member, arrays: Arrays) -> list[Touched]:
     found = []
     for access in member.accesses:
         array = arrays[access.place]
         if access.row is None:
-            found.append(_Touched(*_bounds(array), access))
+            found.append(Touched(*_bounds(array), access))
             continue
         start = array.ctypes.data + access.offset
-        found.append(_Touched(start, start + access.row * (member.rows - 1) + access.size, access))
+        found.append(Touched(start, start + access.row * (member.rows - 1) + access.size, access))
     return found
 
 
@@ -105,7 +105,7 @@ def _grown(
 ) -> Chain:
     """The longest chain that begins with a step."""
     count = _rows_from(first, natives, rows, done)
-    found, touched = Chain([], []), list[_Touched]()
+    found, touched = Chain([], []), list[Touched]()
     waiting: list[int] = []
     for number in range(first, len(natives)) if count else ():
         native = natives[number]
@@ -117,7 +117,7 @@ def _grown(
         if member is not None:
             own = _touched(member, rows[number])
             if (
-                all(_in_step(a, b) for a in touched for b in own)
+                all(in_step(a, b) for a in touched for b in own)
                 and all(_apart(rows[number], inputs[number], rows[w], inputs[w]) for w in waiting)
                 and height_of([*found.members, member], threads)
             ):

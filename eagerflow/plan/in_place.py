@@ -81,9 +81,9 @@ class KernelUpdate(Update):
         self.call = call
         self.made = [(v.shape, v.dtype) for v in fused.outputs]
 
-    def new_job(self) -> _KernelJob:
+    def new_job(self) -> KernelJob:
         """A kernel to be prepared for each run."""
-        return _KernelJob(self, self.call.deferred().new_job())
+        return KernelJob(self, self.call.deferred().new_job())
 
     def source(self) -> str:
         """The region as text."""
@@ -99,12 +99,12 @@ class PartUpdate(Update):
         super().__init__(graph, node, {0: 0})
         self.write = write
 
-    def new_job(self) -> _PartJob:
+    def new_job(self) -> PartJob:
         """A call to be prepared for each run."""
-        return _PartJob(self)
+        return PartJob(self)
 
 
-class _KernelJob:
+class KernelJob:
     """A kernel prepared for one run: its arrays, including inputs to overwrite."""
 
     def __init__(self, update: KernelUpdate, job: Any) -> None:
@@ -138,13 +138,13 @@ class _KernelJob:
         count = len(arrays) - len(self.update.made)
         made = []
         for k, i in self.update.pairs.items():
-            arrays[i] = arrays[count + k] = _copy(arrays[i])
+            arrays[i] = arrays[count + k] = copied(arrays[i])
             made.append(arrays[i])
         self.job.fill(arrays)
         return made
 
 
-class _PartJob:
+class PartJob:
     """A partial write prepared for one run: the part of an array, and its new values."""
 
     def __init__(self, update: PartUpdate) -> None:
@@ -160,12 +160,12 @@ class _PartJob:
     def copy(self) -> list[Any]:
         """Overwrite a copy of the array instead; returns it."""
         array, places, values = self.job.arrays
-        made = _copy(array)
+        made = copied(array)
         self.job.ready(made, places, values)
         return [made]
 
 
-def _copy(array: Any) -> Any:
+def copied(array: Any) -> Any:
     """A copy in C's order, in memory of the pool."""
     made = empty(array.shape, array.dtype)
     np.copyto(made, array)
@@ -189,7 +189,7 @@ class Commit:
         """Prepare an update's job, which holds its inputs; returns its outputs' arrays."""
         for i, (n, _) in zip(update.pairs.values(), update.places, strict=True):
             if not (self.owned and self.owned[n]):
-                inputs[i] = _copy(inputs[i])
+                inputs[i] = copied(inputs[i])
         found: list[Any] = self._jobs[update.number].ready(inputs)
         return found
 

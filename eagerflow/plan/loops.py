@@ -119,9 +119,10 @@ class Loop(Iterations):
 
     def as_step(self, node: Any) -> SegmentStep:
         """The loop as a step, for a node of the plan's graph."""
-        return SegmentStep(node, 0, self._call, self._native)
+        return SegmentStep(node, 0, self.call, self._native)
 
-    def _call(self, inputs: Arrays, outputs: Arrays) -> None:
+    def call(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Run all iterations one by one, without machine code of the loop."""
         self.one_by_one(outputs, 0, self.count)
 
     def _native(self, inputs: Arrays, outputs: Arrays) -> NativeLoop:

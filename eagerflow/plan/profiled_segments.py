@@ -193,9 +193,10 @@ class StampedSegment(Segment):
         super().__init__(plain.steps)
         self._natives = plain._natives
 
-    def _for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+    def layout_for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+        """The same, as an event of the profile."""
         begin = clock()
-        found = super()._for(rows)
+        found = super().layout_for(rows)
         log.write(begin, clock(), PREPARING)
         return found
 

@@ -83,7 +83,7 @@ class Replay:
             with young():
                 graph = concrete(self._optimized, self._late | sizes)
                 exact = self.numerics == "exact"
-                order = _order(device) if device.backend.fuses and not exact else as_written
+                order = order_for(device) if device.backend.fuses and not exact else as_written
                 found = Plan(graph, order, device, exact)
             self.plans.add(key, found)
         return found
@@ -203,7 +203,7 @@ class Replay:
 _array_of = attrgetter("_array")
 
 
-def _order(device: Device) -> Callable[[Graph], list[Step]]:
+def order_for(device: Device) -> Callable[[Graph], list[Step]]:
     """The fusion of a graph's steps for a device."""
     if not device.backend.host:
         return fuse_for_device

@@ -95,7 +95,7 @@ class _Jobs:
             self.last = job
 
 
-class _NativePart(jobs.Taking):
+class NativePart(jobs.Taking):
     """Consecutive steps as jobs of one team.
 
     ``last`` is the step of the last job if Python may have to repeat it.
@@ -121,7 +121,7 @@ class _NativePart(jobs.Taking):
             self._last.run(rows)
 
 
-class _SlicedPart(jobs.Taking):
+class SlicedPart(jobs.Taking):
     """A loop with so many iterations that it must be interruptible by signals."""
 
     def __init__(self, job: LoopJob, workspace: Any) -> None:
@@ -181,7 +181,7 @@ class Layout:
             self.parts.append(PythonPart(step, number))
         elif isinstance(own[0], LoopJob) and own[0].in_slices:
             self._end()
-            self.parts.append(_SlicedPart(own[0], self._memory))
+            self.parts.append(SlicedPart(own[0], self._memory))
         else:
             self._waiting.add(*own)
             if own[-1].flags is not None:
@@ -227,7 +227,7 @@ class Layout:
 
     def _end(self, last: PythonPart | None = None) -> None:
         if self._waiting.run:
-            self.parts.append(_NativePart(self._waiting, self._memory, last))
+            self.parts.append(NativePart(self._waiting, self._memory, last))
             self._waiting = _Jobs()
 
 
@@ -248,9 +248,9 @@ class Segment:
         try:
             layout = self._free.pop()
         except raised_here(IndexError):
-            layout = self._for(rows)
+            layout = self.layout_for(rows)
         if not layout.take(rows):
-            layout = self._for(rows)  # strides differ from those of the last run
+            layout = self.layout_for(rows)  # strides differ from those of the last run
             if not layout.take(rows):
                 # Arrays of other types, such as NumPy's memmaps and masked arrays.
                 self.layout(self.steps, [None] * len(self.steps), rows).run(rows)
@@ -258,7 +258,8 @@ class Segment:
         layout.run(rows)
         self._free.append(layout)
 
-    def _for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+    def layout_for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+        """A layout for arrays with these strides."""
         key = tuple([a.strides for row in rows for a in row])
         natives = self._natives.get(key)
         if natives is None:

@@ -33,16 +33,16 @@ class WhileLoop(Iterations):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._free: list[_Layout] = []
+        self._free: list[LoopLayout] = []
 
     def __call__(self, arrays: tuple[Any, ...], most: int | None) -> int:
         """Run all iterations, at most ``most`` if that is a number.
 
         It returns the row of the rings with the final state.
         """
-        layout = self._free.pop() if self._free else _Layout(self, arrays)
+        layout = self._free.pop() if self._free else LoopLayout(self, arrays)
         if not layout.take(arrays):
-            layout = _Layout(self, arrays)  # strides differ from those of the last run
+            layout = LoopLayout(self, arrays)  # strides differ from those of the last run
             if not layout.take(arrays):
                 # An array is of another type, or a step has no machine code for it.
                 return in_slices(partial(self.one_by_one, arrays), most) % 2
@@ -51,7 +51,7 @@ class WhileLoop(Iterations):
         return reached % 2
 
 
-class _Layout:
+class LoopLayout:
     """A while_loop for arrays of certain strides: the state of one run at a time."""
 
     def __init__(self, loop: WhileLoop, arrays: Arrays) -> None:

@@ -81,7 +81,7 @@ class FixedByteConvolution(FixedProduct):
 
 
 @kept
-def _call(given: Matrices, windows: Windows, thread_count: int) -> ByteConvolutionCall:
+def known_call(given: Matrices, windows: Windows, thread_count: int) -> ByteConvolutionCall:
     """The call for filters and images of these sizes."""
     return ByteConvolutionCall(given, windows)
 
@@ -107,7 +107,7 @@ def call_for(x: Array, w: Array, windows: Windows) -> ByteConvolutionCall | None
     rows = len(x) * prod(v.out for v in windows)
     strides = (0, depth, 1), (0, filters, 1), (0, 4 * filters)
     given = Matrices(terms, 1, rows, depth, filters, *strides)
-    found: ByteConvolutionCall = _call(given, windows, threads.thread_count())
+    found: ByteConvolutionCall = known_call(given, windows, threads.thread_count())
     return found
 
 

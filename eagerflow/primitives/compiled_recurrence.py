@@ -77,7 +77,7 @@ def _products(cell: str, size: Size) -> int:
 # How the work is cut -----------------------------------------------------------------------------
 
 
-def _block(
+def block_of(
     examples: int, units: int, sums: int, lines: int, lanes: int, registers: int
 ) -> tuple[int, int, int]:
     """The lanes, vectors of units, and examples of a block.
@@ -102,7 +102,7 @@ def _block(
     return lanes, wide, high
 
 
-class _Network(NamedTuple):
+class Network(NamedTuple):
     """The parameters of a call, besides the contents of its arrays."""
 
     cell: str
@@ -120,15 +120,15 @@ class _Network(NamedTuple):
 
 
 def _kernel(
-    writer: type[RecurrenceWriter], network: _Network, sums: int, lines: int, streams: bool
+    writer: type[RecurrenceWriter], network: Network, sums: int, lines: int, streams: bool
 ) -> StagedKernel[Any]:
-    """The kernel for a network with ``sums`` accumulators per unit; see ``_block``.
+    """The kernel for a network with ``sums`` accumulators per unit; see ``block_of``.
 
     Gates' values that it ``streams`` bypass the caches if they are many.
     """
     name, (batch, _, width, units) = dtype_name(network.dtype), network.size
     most, registers = processor(name)
-    lanes, vectors, rows = _block(_examples(batch), units, sums, lines, most, registers)
+    lanes, vectors, rows = block_of(_examples(batch), units, sums, lines, most, registers)
     ahead = None
     if writer is InputsFirstWriter:
         high, wide = register_block(AHEAD_ROWS, lines * vectors, registers)
@@ -163,7 +163,7 @@ def _examples(batch: int) -> int:
     return batch if batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
 
 
-def _many(network: _Network) -> bool:
+def _many(network: Network) -> bool:
     """Whether gates' values are so many that caches would evict them."""
     size, cell = network.size, CELLS[network.cell]
     elements = size.batch * size.steps * cell.values * size.units
@@ -171,7 +171,7 @@ def _many(network: _Network) -> bool:
     return elements * int(network.dtype.itemsize) >= least
 
 
-def _shares(network: _Network, blocks: int, helpers: int) -> tuple[int, int]:
+def shares_of(network: Network, blocks: int, helpers: int) -> tuple[int, int]:
     """The numbers of threads by examples, and by units of each step.
 
     Threads with separate examples need no synchronization.
@@ -203,10 +203,10 @@ class _Prepared(NamedTuple):
         return StagedCall(self.kernel, self.cut, self.parallel, self.turns, **values)
 
 
-def _prepared(own: StagedKernel[Any], network: _Network, helpers: int, **rooms: int) -> _Prepared:
+def _prepared(own: StagedKernel[Any], network: Network, helpers: int, **rooms: int) -> _Prepared:
     """A kernel with its work divided among other threads, and working memory."""
     writer, (batch, steps, *_) = own.writer, network.size
-    by_rows, by_units = _shares(network, writer.blocks, helpers)
+    by_rows, by_units = shares_of(network, writer.blocks, helpers)
     last = steps - 1 if network.reverse is writer.onward else 0
     turns = steps if by_units > 1 else 1
     return _Prepared(
@@ -262,7 +262,7 @@ def forward_call(
 ) -> StagedCall:
     """The kernel of the states, and of the gates' values if ``made`` has an array for them."""
     states = CELLS[cell].states
-    network = _Network(
+    network = Network(
         cell,
         x.dtype,
         size_of(x, recurrent_kernel),
@@ -272,7 +272,7 @@ def forward_call(
         bias is not None,
         tuple([start is not None for start in starts]),
     )
-    return _forward(network, threads.helpers()).call(
+    return prepared_forward(network, threads.helpers()).call(
         x=x,
         kernel=kernel,
         recurrent_kernel=recurrent_kernel,
@@ -284,7 +284,8 @@ def forward_call(
 
 
 @kept
-def _forward(network: _Network, helpers: int) -> _Prepared:
+def prepared_forward(network: Network, helpers: int) -> _Prepared:
+    """The call of a network's forward pass, prepared once."""
     found, (batch, steps, width, units) = CELLS[network.cell], network.size
     joined = batch >= MIN_JOINED_ROWS and width > 0
     own = _kernel(
@@ -336,7 +337,7 @@ def gradient_call(
     made: Sequence[Array],
 ) -> StagedCall:
     """The kernel of all results of ``gradient``."""
-    network = _Network(
+    network = Network(
         cell,
         state.dtype,
         size_of_gradient(state),
@@ -347,7 +348,7 @@ def gradient_call(
         (start is not None,),
         len(g) > 1 and g[1] is not None,
     )
-    return _gradient(network, threads.helpers()).call(
+    return prepared_gradient(network, threads.helpers()).call(
         recurrent_kernel=recurrent_kernel,
         gates=values,
         mask=mask,
@@ -359,7 +360,8 @@ def gradient_call(
 
 
 @kept
-def _gradient(network: _Network, helpers: int) -> _Prepared:
+def prepared_gradient(network: Network, helpers: int) -> _Prepared:
+    """The call of a network's backward pass, prepared once."""
     own = _kernel(GradientWriter, network, 1, 1, True)
     handed = 2 * network.size.batch * own.writer.handed
     return _prepared(own, network, helpers, handed=handed)

@@ -110,7 +110,7 @@ def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = Fa
     """
     sizes = w.shape[-1:-3:-1] if turned else w.shape[-2:]
     if groups == 1 and (method := next(methods_for(x, windows, *sizes), None)):
-        return _compiled(method, x, w, windows, turned)
+        return compiled(method, x, w, windows, turned)
     w = _turned(w, groups) if turned else w
     y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
     if not y.size or not w.size:
@@ -127,7 +127,8 @@ def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = Fa
     return y
 
 
-def _compiled(method: Method, x: Array, w: Array, windows: Windows, turned: bool) -> Array:
+def compiled(method: Method, x: Array, w: Array, windows: Windows, turned: bool) -> Array:
+    """A convolution by machine code, with sums that overflowed in a tile computed directly."""
     y, again = compiled_convolution.forward(method, x, w, windows, turned)
     if again:
         direct = _direct(x, _turned(w, 1) if turned else w, windows, 1)

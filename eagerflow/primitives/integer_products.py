@@ -17,7 +17,7 @@ from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
 
 SUMS = np.dtype(np.int32)
-_EXACT = 1 << 24  # integers up to here are exact in float32
+EXACT = 1 << 24  # integers up to here are exact in float32
 
 
 def multiply(a: Array, b: Array, out: Array) -> Array:
@@ -25,13 +25,13 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
     work = out.size * a.shape[-1]
     if work >= matrix_product.MIN_GENERATED and enabled() and matrix_product.takes(a, b, SUMS):
         return matrix_product.multiply(a, b, out)
-    _multiply_floats(a, b, out)
+    multiply_floats(a, b, out)
     return out
 
 
-def _multiply_floats(a: Any, b: Any, out: Any) -> None:
+def multiply_floats(a: Any, b: Any, out: Any) -> None:
     """Products by BLAS, in chunks of terms with exact float32 sums."""
-    terms = _EXACT // (_largest(a) * _largest(b))
+    terms = EXACT // (_largest(a) * _largest(b))
     out[...] = 0
     threads.dismiss()
     for first in range(0, a.shape[-1], terms):

@@ -106,7 +106,7 @@ def _pooled(ufunc: Any, start: float, x: Array, windows: Windows, counts: Any) -
     return y
 
 
-def _takes(x: Array, windows: Windows) -> bool:
+def takes(x: Array, windows: Windows) -> bool:
     """Whether machine code supports windows on such an image, and pays."""
     if not (len(windows) == 2 and generated.takes(x)):
         return False
@@ -143,14 +143,14 @@ def _staged(x: Array, windows: Windows, result: Array, g: Array = None) -> Stage
 
 def native_max_pool(x: Any, windows: Windows) -> Callable[..., Any] | None:
     """A segment's call of ``max_pool``; None for unsupported specs."""
-    if not _takes(x, windows):
+    if not takes(x, windows):
         return None
     return lambda x, y: _staged(x, windows, y) if x.flags.c_contiguous else None
 
 
 def native_max_pool_gradient(x: Any, g: Any, windows: Windows) -> Callable[..., Any] | None:
     """A segment's call of ``max_pool_gradient``; None for unsupported specs."""
-    if not _takes(x, windows) or any(w.out * w.kernel < w.size for w in windows):
+    if not takes(x, windows) or any(w.out * w.kernel < w.size for w in windows):
         return None
 
     def staged(x: Array, g: Array, result: Array) -> StagedCall | None:
@@ -162,7 +162,7 @@ def native_max_pool_gradient(x: Any, g: Any, windows: Windows) -> Callable[..., 
 
 def max_pool(x: Array, windows: Windows) -> Array:
     """The largest element of each window."""
-    if _takes(x, windows):
+    if takes(x, windows):
         y = buffers.empty(_result_shape(x, windows), x.dtype)
         _staged(np.ascontiguousarray(x), windows, y).run()
         return y
@@ -292,7 +292,7 @@ def _by_blocks(
 
 def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
     """For each window its element of ``g``, added at the window's maximum."""
-    if _takes(x, windows):
+    if takes(x, windows):
         result = buffers.empty(x.shape, x.dtype)
         if any(w.out * w.kernel < w.size for w in windows):
             result.fill(0)

@@ -38,7 +38,7 @@ def forward(
         size = compiled_recurrence.size_of(x, recurrent_kernel)
         if compiled_recurrence.takes(cell, x.dtype, size):
             return compiled_recurrence.forward(*given)
-    return _forward(xp, *given)
+    return step_by_step(xp, *given)
 
 
 def gradient(
@@ -65,7 +65,7 @@ def gradient(
         size = compiled_recurrence.size_of_gradient(state)
         if compiled_recurrence.takes(cell, state.dtype, size):
             return compiled_recurrence.gradient(*given, start, mask, reverse)
-    return _gradient(xp, *given, g_values, start, mask, reverse)
+    return gradients_step_by_step(xp, *given, g_values, start, mask, reverse)
 
 
 # Step by step ------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def _held(xp: Namespace, seen: Any, new: Sequence[Any], old: Sequence[Any]) -> l
     return [xp.where(seen, a, b) for a, b in zip(new, old, strict=True)]
 
 
-def _forward(
+def step_by_step(
     xp: Namespace,
     name: str,
     x: Array,
@@ -127,6 +127,7 @@ def _forward(
     reverse: bool,
     keep: bool,
 ) -> tuple[Any, ...]:
+    """The states of a recurrence, and its values if they are to be kept, step by step."""
     cell, s = CELLS[name], instructions(xp)
     *outer, steps, width = x.shape
     units = recurrent_kernel.shape[-2]
@@ -166,7 +167,7 @@ def _values(cell: Cell, brought: Any, u: Any) -> list[Any]:
     return [*(p + q for p, q in zip(a[:both], u[:both], strict=True)), *a[both:], *u[both:]]
 
 
-def _gradient(
+def gradients_step_by_step(
     xp: Namespace,
     name: str,
     recurrent_kernel: Array,
@@ -178,6 +179,7 @@ def _gradient(
     mask: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:
+    """The gradients of a recurrence, step by step."""
     cell, s = CELLS[name], instructions(xp)
     *outer, steps, units = state.shape
     none = xp.zeros((*outer, units), dtype=state.dtype)

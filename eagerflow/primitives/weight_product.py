@@ -66,7 +66,7 @@ class FixedWeightProduct(FixedProduct):
 
 
 @kept
-def _call(
+def known_call(
     dtype: str,
     sizes: tuple[int, int, int],
     rows: tuple[int, int],
@@ -89,7 +89,7 @@ def _prepared(x: Array, w: Array, scale: Array, out: Array) -> WeightProductCall
     if not (enabled() and straight and m * k * n and x.dtype == scale.dtype == np.float32):
         return None
     sizes, rows = (m, k, n), (4 * k, n)
-    return _call(w.dtype.name, sizes, rows, k // len(w), 4 * n, threads.thread_count())  # type: ignore[no-any-return]
+    return known_call(w.dtype.name, sizes, rows, k // len(w), 4 * n, threads.thread_count())  # type: ignore[no-any-return]
 
 
 def multiply(x: Array, w: Array, scale: Array, out: Array) -> Array:

@@ -22,10 +22,10 @@ from eagerflow.runtime.measured import remembered
 from eagerflow.runtime.processor import processor_name
 
 _SUMS = 12  # independent sums, which hide latency
-_ROUNDS = 1 << 20
-_TRIES = 20
-_PRODUCT_SIZE = 1024
-_MEMORY_BYTES = 3 << 25  # of three arrays together, more than fits in caches
+ROUNDS = 1 << 20
+TRIES = 20
+PRODUCT_SIZE = 1024
+MEMORY_BYTES = 3 << 25  # of three arrays together, more than fits in caches
 _FORMAT = 1  # of the data on disk
 
 
@@ -44,7 +44,7 @@ def measured(again: bool = False) -> Machine:
     """
     count = threads.thread_count()
     key = f"peaks of {processor_name()} with {count} threads, format {_FORMAT}"
-    return remembered(key, lambda: [_peak(count), _memory(count)], _read, again)  # type: ignore[no-any-return]
+    return remembered(key, lambda: [measured_peak(count), memory_gigabytes(count)], _read, again)  # type: ignore[no-any-return]
 
 
 def _read(found: Any) -> Machine:
@@ -55,7 +55,7 @@ def _read(found: Any) -> Machine:
 def _together(count: int, work: Callable[[], float]) -> float:
     """The maximum total rate of ``count`` threads, in several tries."""
     best = 0.0
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         found: list[float] = []
         team = [threading.Thread(target=lambda: found.append(work())) for _ in range(count)]  # noqa: B023
         for thread in team:
@@ -66,7 +66,8 @@ def _together(count: int, work: Callable[[], float]) -> float:
     return best
 
 
-def _peak(count: int) -> float:
+def measured_peak(count: int) -> float:
+    """Float32 operations per second, in billions, of machine code or else of a product."""
     if not machine_code.available():
         return _product_gigaflops()
     return peak_gigaflops(count)
@@ -79,8 +80,8 @@ def peak_gigaflops(count: int) -> float:
     def work() -> float:
         data = (ctypes.c_float * ((_SUMS + 1) * lanes))(*range(lanes, (_SUMS + 2) * lanes))
         start = perf_counter()
-        function(_ROUNDS, ctypes.addressof(data))
-        return 2 * lanes * _SUMS * _ROUNDS / (perf_counter() - start) / 1e9
+        function(ROUNDS, ctypes.addressof(data))
+        return 2 * lanes * _SUMS * ROUNDS / (perf_counter() - start) / 1e9
 
     return _together(count, work)
 
@@ -103,21 +104,21 @@ def _multiply_adds() -> tuple[Any, int]:
 
 def _product_gigaflops() -> float:
     """The rate of NumPy's matrix product, used without machine code of ours."""
-    a = np.ones((_PRODUCT_SIZE, _PRODUCT_SIZE), np.float32)
+    a = np.ones((PRODUCT_SIZE, PRODUCT_SIZE), np.float32)
 
     def work() -> float:
         start = perf_counter()
         a.dot(a)
-        return 2.0 * _PRODUCT_SIZE**3 / (perf_counter() - start) / 1e9
+        return 2.0 * PRODUCT_SIZE**3 / (perf_counter() - start) / 1e9
 
     return _together(1, work)
 
 
-def _memory(count: int) -> float:
+def memory_gigabytes(count: int) -> float:
     """Bytes per second read and written by ``count`` threads, in billions, adding large arrays."""
 
     def work() -> float:
-        a = np.ones(_MEMORY_BYTES // 12 // count, np.float32)
+        a = np.ones(MEMORY_BYTES // 12 // count, np.float32)
         out = np.zeros_like(a)
         start = perf_counter()
         np.add(a, a, out)

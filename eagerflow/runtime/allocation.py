@@ -153,7 +153,7 @@ ours:
 """
 
 
-class _Handler(ctypes.Structure):
+class Handler(ctypes.Structure):
     """NumPy's PyDataMem_Handler."""
 
     _fields_ = (
@@ -167,7 +167,7 @@ class _Handler(ctypes.Structure):
     )
 
 
-_MAKE, _END = ("malloc", "calloc"), ("realloc", "free")
+MAKE, END = ("malloc", "calloc"), ("realloc", "free")
 
 
 @cache
@@ -192,13 +192,13 @@ def _kept(*parts: Any) -> None:
 
 
 @cache
-def _handler() -> tuple[Any, _Handler, _Handler]:
+def handlers() -> tuple[Any, Handler, Handler]:
     """Our handler as NumPy's capsule and as a struct, and NumPy's own."""
     capsule = contextvars.Context().run(_functions()[1])
     find = ctypes.pythonapi.PyCapsule_GetPointer
-    theirs = _Handler.from_address(find(capsule, b"mem_handler"))
-    ours = _Handler(NAME, 1, ctypes.addressof(counters))
-    for name in (*_MAKE, *_END):
+    theirs = Handler.from_address(find(capsule, b"mem_handler"))
+    ours = Handler(NAME, 1, ctypes.addressof(counters))
+    for name in (*MAKE, *END):
         setattr(ours, name, getattr(theirs, name))
     counters[REALLOC], counters[FREE] = theirs.realloc, theirs.free
     new = ctypes.pythonapi.PyCapsule_New
@@ -212,7 +212,7 @@ def _handler() -> tuple[Any, _Handler, _Handler]:
 @cache
 def _machine_code() -> dict[str, int]:
     """Addresses of the counting functions; empty without llvmlite, or without these C functions."""
-    names = [f"limited_{name}" for name in (*_MAKE, *_END)]
+    names = [f"limited_{name}" for name in (*MAKE, *END)]
     if not machine_code.available():
         return {}
     try:
@@ -226,7 +226,7 @@ def _machine_code() -> dict[str, int]:
 def context() -> contextvars.Context:
     """A context for kernels, in which limits hold."""
     made = contextvars.Context()
-    made.run(_functions()[0], _handler()[0])
+    made.run(_functions()[0], handlers()[0])
     return made
 
 
@@ -235,17 +235,17 @@ def limit(size: int | None, lent: int) -> bool:
 
     ``lent`` is the number of bytes in use from the pool. False if NumPy's arrays are not counted.
     """
-    _, ours, theirs = _handler()
+    _, ours, theirs = handlers()
     if size is None:
         counters[LIMIT] = NO_LIMIT
-        for name in _MAKE:
+        for name in MAKE:
             setattr(ours, name, getattr(theirs, name))
         return ours.free != theirs.free
     found = _machine_code()
     if not found:
         return False
     counters[LENT], counters[LIMIT] = lent, size
-    for name in (*_END, *_MAKE):  # blocks made by the last two need the first two
+    for name in (*END, *MAKE):  # blocks made by the last two need the first two
         setattr(ours, name, found[name])
     return True
 

@@ -24,7 +24,7 @@ CORE_TYPE = "OPENBLAS_CORETYPE"
 KEEP_KERNELS = "EAGERFLOW_BLAS_KERNELS"
 AVX512_KERNELS = "SkylakeX"
 # Kernels for processors without AVX-512, by OpenBLAS's names.
-_OLDER = frozenset(("Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Excavator"))
+OLDER_KERNELS = frozenset(("Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Excavator"))
 
 
 # Kernels -----------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def choose_kernels() -> bool:
     if CORE_TYPE in os.environ or switched_off(KEEP_KERNELS):
         return False
     is_outdated.cache_clear()
-    library = _library()
+    library = openblas()
     if library is None or not is_outdated() or threading.active_count() > 1:
         return False
     try:
@@ -64,10 +64,10 @@ def choose_kernels() -> bool:
 @cache
 def is_outdated() -> bool:
     """Whether OpenBLAS uses kernels without AVX-512 although the processor supports it."""
-    return _has_avx512() and kernels() in _OLDER
+    return has_avx512() and kernels() in OLDER_KERNELS
 
 
-def _has_avx512() -> bool:
+def has_avx512() -> bool:
     """Whether NumPy's own kernels use AVX-512, as shown by ``numpy.show_runtime``."""
     core = getattr(sys.modules["numpy"], "_core", None)
     features = getattr(getattr(core, "_multiarray_umath", None), "__cpu_features__", {})
@@ -90,7 +90,7 @@ _IF_LOADED = getattr(os, "RTLD_NOLOAD", 0)
 
 
 @cache
-def _library() -> Any:
+def openblas() -> Any:
     """NumPy's OpenBLAS; None if NumPy uses another library."""
     for path in _paths():
         try:
@@ -112,7 +112,7 @@ def _found_in(library: Any, name: str) -> Any:
 
 
 def _function(name: str) -> Any:
-    library = _library()
+    library = openblas()
     return None if library is None else _found_in(library, name)
 
 
@@ -146,7 +146,7 @@ def thread_functions() -> tuple[Any, Any] | None:
     return setter, getter
 
 
-_users: set[single_threaded] = set()
+users: set[single_threaded] = set()
 _before = 1
 
 
@@ -163,24 +163,24 @@ class single_threaded(ScopeGuard):  # noqa: N801 (it is used like a function)
         if functions is not None:
             setter, getter = functions
             before = getter()
-            if not _users:
+            if not users:
                 if before == 1:
                     return
                 _before = before
-            in_one_call((partial(_users.add, self), partial(setter, 1)))
+            in_one_call((partial(users.add, self), partial(setter, 1)))
 
     def release(self) -> None:
         """Restore the number of BLAS threads, unless others still want one thread."""
         functions = thread_functions()
-        if functions is not None and self in _users:
-            forget = partial(_users.discard, self)
-            in_one_call((forget, _users.__len__, partial(functions[0], _before)))
+        if functions is not None and self in users:
+            forget = partial(users.discard, self)
+            in_one_call((forget, users.__len__, partial(functions[0], _before)))
 
 
 def _after_fork() -> None:
     # Only the forking thread lives on in the child, and it may not be one that uses BLAS.
-    if _users:
-        _users.clear()
+    if users:
+        users.clear()
         functions = thread_functions()
         if functions is not None and _before != 1:
             functions[0](_before)

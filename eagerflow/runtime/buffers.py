@@ -185,11 +185,11 @@ class BufferPool:
         nbytes = int(nbytes)
         shift = (nbytes - 1).bit_length() - CLASS_BITS - 1
         size = (((nbytes - 1) >> shift) + 1) << shift
-        inner = self._lend(size, dtype, count)
+        inner = self.lend(size, dtype, count)
         if inner is None:
             gc.collect()  # reference cycles may hold unreachable arrays
             self.stats()  # recounts
-            inner = self._lend(size, dtype, count)
+            inner = self.lend(size, dtype, count)
             if inner is None:
                 raise self._refusal(nbytes)
         return inner.reshape(shape)
@@ -211,7 +211,7 @@ class BufferPool:
         """Whether an array is directly in a block of the pool, with no other array as its base."""
         return any(type(ref) is _Lease and ref.block in self._blocks for ref in getweakrefs(inner))
 
-    def _lend(self, size: int, dtype: np.dtype[Any], count: int) -> Array | None:
+    def lend(self, size: int, dtype: np.dtype[Any], count: int) -> Array | None:
         """An inner array on a block of ``size`` bytes; None if no memory is available."""
         with self.lock:
             try:

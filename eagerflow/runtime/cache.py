@@ -57,13 +57,13 @@ HOUR = 3600.0
 NAMES = re.compile(r"[0-9a-f]{64}\.kernel(\.[0-9a-f]{16})?")
 
 # Zero if a system has no such flag; there the kind of a file is checked before it is opened.
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # a pipe in a file's place must not wait for a writer
-_BINARY = getattr(os, "O_BINARY", 0)
-_READ = os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
+BINARY = getattr(os, "O_BINARY", 0)
+READ_FLAGS = os.O_RDONLY | NOFOLLOW | _NONBLOCK | BINARY
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | BINARY
 # Names are looked up in an open folder, so that the folder used is the folder checked.
-_PINNED = hasattr(os, "O_DIRECTORY") and (
+PINNED = hasattr(os, "O_DIRECTORY") and (
     {os.open, os.rename, os.stat, os.unlink} <= os.supports_dir_fd
 )
 # Errors of opening a link, a socket or a device without driver, by system.
@@ -118,12 +118,12 @@ def size_limit() -> int:
 # Trouble ------------------------------------------------------------------------------------------
 
 # Counters of itertools are atomic; the first caller gets 0 and warns.
-_complaints = itertools.count()
+complaints = itertools.count()
 
 
 def _complain(problem: str) -> None:
     """Warn once per process, attributed to the first caller outside of this package."""
-    if next(_complaints):
+    if next(complaints):
         return
     frame = _first_frame_outside(sys._getframe(1))
     try:
@@ -171,7 +171,7 @@ def _distrust(status: os.stat_result, path: str) -> None:
 # The folder and its files -------------------------------------------------------------------------
 
 
-class _Folder(ScopeGuard):
+class Folder(ScopeGuard):
     """A context with an open folder that only this user can write to.
 
     Raises OSError if there is none, or if it cannot be trusted.
@@ -179,7 +179,7 @@ class _Folder(ScopeGuard):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file = OpenFile(path, os.O_RDONLY | os.O_DIRECTORY) if _PINNED else None
+        self._file = OpenFile(path, os.O_RDONLY | os.O_DIRECTORY) if PINNED else None
 
     @property
     def fd(self) -> int | None:
@@ -255,7 +255,7 @@ def _pack(key: bytes, content: bytes) -> bytes:
     return b"".join([fields, sha256(b"".join([fields, key, content])).digest(), key, content])
 
 
-def _unpack(raw: bytes, key: bytes) -> bytes | None:
+def unpack(raw: bytes, key: bytes) -> bytes | None:
     """The content of a file if it is complete, of this format, and of this key."""
     if len(raw) < HEADER + len(key):
         return None
@@ -273,13 +273,13 @@ def _unpack(raw: bytes, key: bytes) -> bytes | None:
     return raw[start:]
 
 
-def _read(folder: _Folder, name: str, key: bytes) -> bytes | None:
+def _read(folder: Folder, name: str, key: bytes) -> bytes | None:
     """The content of an entry, None if there is no valid one; invalid entries are deleted."""
     content = None
     try:
-        if not _NOFOLLOW and not stat.S_ISREG(os.lstat(folder.at(name)).st_mode):
+        if not NOFOLLOW and not stat.S_ISREG(os.lstat(folder.at(name)).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        file = OpenFile(folder.at(name), _READ, dir_fd=folder.fd)
+        file = OpenFile(folder.at(name), READ_FLAGS, dir_fd=folder.fd)
         with file:
             content = _read_open(file.fd, os.path.join(folder.path, name), key)
     except raised_here(FileNotFoundError):
@@ -304,7 +304,7 @@ def _read_open(fd: int, path: str, key: bytes) -> bytes | None:
     while left and (piece := os.read(fd, left)):
         pieces.append(piece)
         left -= len(piece)
-    content = _unpack(b"".join(pieces), key)
+    content = unpack(b"".join(pieces), key)
     # The modification time is roughly the last use, so that most loads write nothing. Times in
     # the future come from a wrong clock.
     if content is not None and abs(time.time() - status.st_mtime) > HOUR:
@@ -313,7 +313,7 @@ def _read_open(fd: int, path: str, key: bytes) -> bytes | None:
     return content
 
 
-def _write(folder: _Folder, name: str, packed: bytes) -> None:
+def _write(folder: Folder, name: str, packed: bytes) -> None:
     """Store an entry atomically: readers see the old file, or none, until it is complete.
 
     There is no fsync: if the machine stops, a file may be left empty
@@ -396,7 +396,7 @@ class ObjectCache:
         encoded = _encode(key)
         if (path := self.folder) is not None:
             try:
-                with _Folder(path) as folder:
+                with Folder(path) as folder:
                     content = _read(folder, _name(encoded), encoded)
             except raised_here(FileNotFoundError):
                 pass  # no folder yet, or deleted: an ordinary miss
@@ -448,7 +448,7 @@ class ObjectCache:
         Raises OSError for a folder that cannot be trusted or read.
         """
         if (path := self.folder) is not None:
-            with suppress(FileNotFoundError), _Folder(path) as folder:
+            with suppress(FileNotFoundError), Folder(path) as folder:
                 return [status for name, status in folder.files() if name.endswith(".kernel")]
         return []
 
@@ -466,7 +466,7 @@ class ObjectCache:
         """
         count = size = 0
         if (path := self.folder) is not None:
-            with suppress(FileNotFoundError), _Folder(path) as folder:
+            with suppress(FileNotFoundError), Folder(path) as folder:
                 for name, status in list(folder.files()):
                     if folder.discard(name):
                         count += 1
@@ -474,13 +474,13 @@ class ObjectCache:
         return count, size
 
     def _put(self, path: str, name: str, packed: bytes, limit: int) -> None:
-        with _Folder(path) as folder:
+        with Folder(path) as folder:
             _write(folder, name, packed)
             self._room -= len(packed)
             if self._room < 0:
                 self._tidy(folder, limit)
 
-    def _tidy(self, folder: _Folder, limit: int) -> None:
+    def _tidy(self, folder: Folder, limit: int) -> None:
         """Keep the folder within its limit, and delete unfinished files of writers."""
         now, total, entries = time.time(), 0, []
         for name, status in folder.files():

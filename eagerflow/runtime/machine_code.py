@@ -164,7 +164,7 @@ class _Local(threading.local):
 
 
 _threads = itertools.count()
-_local = _Local()
+local = _Local()
 
 
 @cache
@@ -215,7 +215,7 @@ class _Module:
 
 
 @cache
-def _emitter() -> Any:
+def emitter() -> Any:
     """LLVM's code generation function, without the lock around it; None if inaccessible."""
     return getattr(_llvm().ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
 
@@ -223,10 +223,10 @@ def _emitter() -> Any:
 def _object_beside_others(code: str, target: Target) -> bytes:
     """The object of a module, while other threads may compile theirs."""
     module, library = _Module(code, target), _llvm().ffi.lib
-    with Locked(_places[_local.place]):
+    with Locked(_places[local.place]):
         problem = ctypes.c_char_p()
-        machine = _machine(target, _local.place)
-        found = _emitter()(machine, module.own, 1, ctypes.byref(problem))
+        machine = _machine(target, local.place)
+        found = emitter()(machine, module.own, 1, ctypes.byref(problem))
         if not found:
             raise RuntimeError(f"LLVM cannot compile a module: {problem.value!r}")
         try:
@@ -240,7 +240,7 @@ def compile_object(code: str, target: Target | None = None) -> bytes:
     """The object file of a module in LLVM's text form."""
     target = target or host()
     # A signal handler may get here while its thread holds the lock, unlike other threads.
-    if _emitter() is not None and not _lock._is_owned():
+    if emitter() is not None and not _lock._is_owned():
         return _object_beside_others(code, target)
     with Locked(_lock):
         content: bytes = _machine(target).emit_object(_optimized(code, target))

@@ -32,7 +32,7 @@ __all__ = [
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 _NEAR = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # for Ray's processes; see keep_to_this_machine
-_BEGIN_SECONDS = 120.0
+BEGIN_SECONDS = 120.0
 
 
 def load_ray(extra: str, feature: str) -> Any:
@@ -43,7 +43,7 @@ def load_ray(extra: str, feature: str) -> Any:
     set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
     set_unless_said("RAY_TQDM_PATCH_PRINT", "0")  # captured code may call print
     call = partial(extras.load, "ray", extra, feature)
-    return call() if "ray" in sys.modules else _thread.result(call)
+    return call() if "ray" in sys.modules else ray_thread.result(call)
 
 
 def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
@@ -58,17 +58,17 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
             end()
 
     try:
-        return bool(_thread.result(begin, undo, _BEGIN_SECONDS))
+        return bool(ray_thread.result(begin, undo, BEGIN_SECONDS))
     except raised_here(TimeoutError):
         raise SessionError(
-            f"Ray has not started within {_BEGIN_SECONDS:g} s", hint="start the program again"
+            f"Ray has not started within {BEGIN_SECONDS:g} s", hint="start the program again"
         ) from None
 
 
 def end_ray(end: Callable[[], None], seconds: float) -> None:
     """Call ``end`` to end Ray, before it is started again; gives up on a Ray that hangs."""
     with suppress(TimeoutError):
-        _thread.result(end, seconds=seconds)
+        ray_thread.result(end, seconds=seconds)
 
 
 class _Thread:
@@ -129,9 +129,9 @@ def _make(call: Callable[[], Any], done: Future[Any], undo: Callable[[Any], obje
         undo(result)
 
 
-_thread = _Thread()
+ray_thread = _Thread()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_thread.begin_anew)
+    os.register_at_fork(after_in_child=ray_thread.begin_anew)
 
 
 def told_by_environment(near: bool) -> dict[str, str]:

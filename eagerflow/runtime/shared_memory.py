@@ -90,7 +90,7 @@ def _give_back(memory: mmap.mmap, loan: int, process: int) -> None:
         memory[loan] = _FREE
 
 
-class _SharedMemory:
+class SharedMemory:
     """A process's memory that others can read, with its segments and loans."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class _SharedMemory:
                 self.size >>= 1
         self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
         self.lock = threading.Lock()
-        self._end = 0
+        self.end = 0
         self._holes: dict[int, list[int]] = {}  # by size, the offsets of released segments
         self._sized: dict[int, deque[_Segment]] = {}
         self._at: dict[int, _Segment] = {}  # by the offsets of their arrays
@@ -135,17 +135,17 @@ class _SharedMemory:
         return None
 
     def _new(self, size: int) -> _Segment:
-        self._end_orphans()
+        self.end_orphans()
         self._give_up_surplus()
         holes = self._holes.get(size)
-        begin = holes[-1] if holes else self._end
+        begin = holes[-1] if holes else self.end
         if begin + size > self.size:
             raise MemoryError("there are no addresses left for shared memory")
         os.posix_fallocate(self.file, begin, size)  # an error here is better than a signal later
         if holes:
             holes.pop()
         else:
-            self._end += size
+            self.end += size
         found = _Segment(self.memory, begin, size)
         self._sized[size].append(found)
         self._at[begin + HEAD_BYTES] = found
@@ -178,7 +178,7 @@ class _SharedMemory:
 
     def holds(self, array: Any) -> bool:
         """Whether an array is in this memory."""
-        return 0 <= _address(array) - self.address < self._end
+        return 0 <= _address(array) - self.address < self.end
 
     def leave(self, holder: Outgoing, process: int) -> None:
         """Mark the loans of a lost receiver; they are released when its process is dead."""
@@ -187,10 +187,10 @@ class _SharedMemory:
             for loan in own:
                 del self._holders[loan]
             self._orphans += [(loan, process) for loan in own if self.memory[loan]]
-            self._end_orphans()
+            self.end_orphans()
 
-    def _end_orphans(self) -> None:
-        dead = {process for _, process in self._orphans if _is_dead(process)}
+    def end_orphans(self) -> None:
+        dead = {process for _, process in self._orphans if is_dead(process)}
         for loan, process in self._orphans:
             if process in dead and loan not in self._holders:  # skip loans returned and made again
                 self.memory[loan] = _FREE
@@ -202,7 +202,7 @@ def _address(array: Any) -> int:
     return found
 
 
-def _is_dead(process: int) -> bool:
+def is_dead(process: int) -> bool:
     """Whether a process has definitely ended."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
@@ -213,23 +213,23 @@ def _is_dead(process: int) -> bool:
         return False
 
 
-_own: _SharedMemory | None = None
+own_memory: SharedMemory | None = None
 _making = threading.Lock()
 
 
-def _memory() -> _SharedMemory:
-    global _own
-    found = _own
+def _memory() -> SharedMemory:
+    global own_memory
+    found = own_memory
     if found is None:
         with _making:
-            found = _own = _own or _SharedMemory()
+            found = own_memory = own_memory or SharedMemory()
     return found
 
 
 def _in_child() -> None:
     """Drop the parent's memory in a forked child."""
-    global _own, _making
-    _own, _making = None, threading.Lock()
+    global own_memory, _making
+    own_memory, _making = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -255,7 +255,7 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 def is_here(array: Any) -> bool:
     """Whether other processes may read an array in place: then it is not overwritten."""
-    return _own is not None and _own.holds(array)
+    return own_memory is not None and own_memory.holds(array)
 
 
 def settled(array: Any) -> Any:
@@ -271,8 +271,8 @@ class Outgoing:
     """The sending end of a connection that shares arrays with a process."""
 
     def __init__(self, process: int) -> None:
-        self._process = process
-        self._memory: _SharedMemory | None = None
+        self.process = process
+        self._memory: SharedMemory | None = None
         """The memory of shared arrays."""
         self._has_file = False  # whether the other end has the file
 
@@ -301,7 +301,7 @@ class Outgoing:
     def close(self) -> None:
         """Release loans: the other end is lost, or cannot be reached any more."""
         if self._memory is not None:
-            self._memory.leave(self, self._process)
+            self._memory.leave(self, self.process)
 
 
 class Incoming:

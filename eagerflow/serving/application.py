@@ -57,7 +57,7 @@ class _Application:
     def __init__(self, repository: Repository, limits: Limits, access: Access) -> None:
         self.repository = repository
         self.access = access
-        self._endpoints = _Endpoints(repository, limits)
+        self._endpoints = Endpoints(repository, limits)
         self._router = Router(
             (method, path, (endpoint, form, path not in _OPEN))
             for method, path, endpoint, form in self._endpoints.table()
@@ -147,7 +147,7 @@ def _version_and_label(named: Mapping[str, str]) -> tuple[int | None, str | None
     return None if version is None else inference.number(version), named.get("label")
 
 
-class _Endpoints:
+class Endpoints:
     """The handlers of the routes, each of which returns a body and its headers."""
 
     def __init__(self, repository: Repository, limits: Limits) -> None:

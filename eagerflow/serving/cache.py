@@ -20,7 +20,7 @@ from eagerflow.serving.shadow import Shadowed
 __all__ = ["Cache", "Cached"]
 
 Key = tuple[int, bytes]
-_ENTRY = 500  # approximate bytes of an entry beside its arrays
+ENTRY_BYTES = 500  # approximate bytes of an entry beside its arrays
 
 
 class Cache:
@@ -95,7 +95,7 @@ class Cache:
 
 
 def _size(found: dict[str, Any]) -> int:
-    return _ENTRY + sum(array.nbytes for array in found.values())
+    return ENTRY_BYTES + sum(array.nbytes for array in found.values())
 
 
 def _key(answering: Batcher | Shadowed, inputs: Row, outputs: Sequence[str] | None) -> Key:
@@ -113,11 +113,11 @@ class Cached:
     def __init__(self, answering: Batcher | Shadowed, cache: Cache) -> None:
         self.version = answering.version
         self._answering = answering
-        self._cache = cache
+        self.cache = cache
 
     def by_signature(self, name: Any = None) -> Cached:
         """As for ``Batcher.by_signature``."""
-        return Cached(self._answering.by_signature(name), self._cache)
+        return Cached(self._answering.by_signature(name), self.cache)
 
     def check_room(self) -> None:
         """Never raises: a cached response needs no place in the queue."""
@@ -127,4 +127,4 @@ class Cached:
     ) -> dict[str, Any]:
         """As for ``Batcher.run``."""
         self.version.signature.outputs_of(outputs)
-        return await self._cache.run(self._answering, self.version.named(given), outputs, how)
+        return await self.cache.run(self._answering, self.version.named(given), outputs, how)

@@ -102,7 +102,7 @@ class Deployment:
 
     def __init__(self, name: str, *, address: str | None = None) -> None:
         self.name = name
-        self._owns_ray = _connect(address)
+        self._owns_ray = connect(address)
         self._serve = _serve()
         try:
             self._application()
@@ -216,7 +216,7 @@ def deploy(
         checked("poll", poll),
         max(1, int(cpus)),
     )
-    owns_ray = _connect(address)
+    owns_ray = connect(address)
     try:
         _try(settings)
         _listen(host, port, access)
@@ -286,7 +286,7 @@ def _serve() -> Any:
     return found
 
 
-def _connect(address: str | None) -> bool:
+def connect(address: str | None) -> bool:
     """Connect to a cluster; True if it was started here, and ends with this program."""
     ray = _ray()
     given = address or setting("RAY_ADDRESS")

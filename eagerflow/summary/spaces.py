@@ -35,7 +35,7 @@ _PICOSECONDS = 1000  # in a nanosecond
 
 
 @cache
-def _messages() -> dict[str, Any]:
+def messages() -> dict[str, Any]:
     return message_classes("eagerflow.profiler", _MESSAGES, "tensorboard", "profiles there")
 
 
@@ -58,7 +58,7 @@ def write_space(profile: Profile, logdir: str | os.PathLike[str], run: str) -> s
 
 def _space(profile: Profile) -> Any:
     """A line for each thread, with nested events."""
-    known = _messages()
+    known = messages()
     plane = known["XPlane"](id=1, name=_PLANE)
     for number, name in enumerate(_STATISTICS, 1):
         plane.stat_metadata[number].CopyFrom(known["XStatMetadata"](id=number, name=name))

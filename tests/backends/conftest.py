@@ -5,7 +5,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.backends import cupy as module
 from eagerflow.capture.guards.lookup import FOREIGN, origins
-from eagerflow.devices import _types
+from eagerflow.devices import device_types
 from tests.backends import lookalike, lookalike_cublaslt, lookalike_streams
 from tests.backends.strict import DEVICES, StrictBackend
 
@@ -21,9 +21,9 @@ def strict():
 @pytest.fixture(params=["lookalike", pytest.param("cupy", marks=pytest.mark.gpu)])
 def gpus(request, monkeypatch):
     """At least two devices of type gpu; their backend is loaded anew for each test."""
-    monkeypatch.setattr(_types["gpu"], "backend", None)
-    monkeypatch.setattr(_types["gpu"], "devices", {})
-    monkeypatch.setattr(_types["gpu"], "logical", None)
+    monkeypatch.setattr(device_types["gpu"], "backend", None)
+    monkeypatch.setattr(device_types["gpu"], "devices", {})
+    monkeypatch.setattr(device_types["gpu"], "logical", None)
     if request.param == "lookalike":
         monkeypatch.setitem(sys.modules, "cupy", lookalike.Lookalike())
         for part in (lookalike, lookalike_cublaslt, lookalike_streams):

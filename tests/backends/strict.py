@@ -14,6 +14,7 @@ import numpy as np
 
 from eagerflow.backends.base import PlacedBackend
 
+ARRAY = type(array_api_strict.asarray(0))
 DEVICES = [array_api_strict.Device(name) for name in ("CPU_DEVICE", "device1", "device2")]
 _NUMPY = {
     getattr(array_api_strict, name): np.dtype(name)
@@ -103,7 +104,7 @@ def numpy_values(array):
 
 
 def wrap(value):
-    if isinstance(value, array_api_strict._array_object.Array):
+    if isinstance(value, ARRAY):
         return Array(value)
     if isinstance(value, tuple):
         parts = [wrap(part) for part in value]

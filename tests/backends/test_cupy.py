@@ -9,15 +9,16 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.backends import cupy as module
-from eagerflow.devices import _types, as_device
+from eagerflow.devices import as_device, device_types
 from eagerflow.errors import ArgumentError, DeviceError, MissingExtraError, OutOfMemoryError
 from tests.backends.lookalike import Lookalike
+from tests.internals import array_of
 
 
 @pytest.fixture
 def none(monkeypatch):
     """CuPy without a GPU."""
-    monkeypatch.setattr(_types["gpu"], "backend", None)
+    monkeypatch.setattr(device_types["gpu"], "backend", None)
     monkeypatch.setitem(sys.modules, "cupy", Lookalike(0))
     module.count_devices.cache_clear()
     yield
@@ -25,7 +26,7 @@ def none(monkeypatch):
 
 
 def device_of(tensor):
-    return str(tensor.device), tensor._array.device.id
+    return str(tensor.device), array_of(tensor).device.id
 
 
 # Without a GPU -------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ def device_of(tensor):
 @pytest.fixture
 def missing(monkeypatch):
     """No CuPy."""
-    monkeypatch.setattr(_types["gpu"], "backend", None)
+    monkeypatch.setattr(device_types["gpu"], "backend", None)
     monkeypatch.setitem(sys.modules, "cupy", None)
     module.count_devices.cache_clear()
     yield
@@ -79,8 +80,8 @@ def test_import_loads_no_cupy():
 
 
 def test_tensors_are_made_where_they_are_asked_for(gpus):
-    last = as_device("gpu:1")._type.backend is None
-    assert last, "naming a device loads nothing"
+    as_device("gpu:1")
+    assert device_types["gpu"].backend is None, "naming a device loads nothing"
     for place in ("gpu:0", "gpu:1"):
         index = int(place[-1]) % module.count_devices()
         assert device_of(ef.tensor([1.0, 2.0], device=place)) == (place, index)
@@ -117,10 +118,10 @@ def test_transfers(gpus):
     second = first.to("gpu:1")
     back = second.to("cpu:0")
     assert [str(t.device) for t in (first, second, back)] == ["gpu:0", "gpu:1", "cpu:0"]
-    assert type(back._array) is np.ndarray
+    assert type(array_of(back)) is np.ndarray
     for t in (first, second, back):
         np.testing.assert_array_equal(t.numpy(), x)
-    assert first.to("gpu:0")._array is first._array
+    assert array_of(first.to("gpu:0")) is array_of(first)
     x[:] = 0
     assert float(first.sum()) == 15.0
 
@@ -138,9 +139,9 @@ def test_arrays_of_cupy_are_shared(gpus):
     with gpus.cuda.Device(1 % module.count_devices()):
         array = gpus.asarray(np.ones(3, np.float32))
     t = ef.asarray(array)
-    assert t._array is array
+    assert array_of(t) is array
     assert t.device.type == "gpu"
-    assert ef.tensor(array)._array is not array
+    assert array_of(ef.tensor(array)) is not array
     assert ef.asarray(array, device="cpu:0").tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(ArgumentError, match="copy=False"):
         ef.asarray(np.ones(3), device="gpu:1", copy=False)

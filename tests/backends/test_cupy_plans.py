@@ -15,6 +15,7 @@ from eagerflow.errors import IndexRangeError, OutOfMemoryError
 from tests.backends.lookalike import Lookalike
 from tests.codegen.cuda_cpu import kernels_of
 from tests.codegen.nvcc import compile_for_gpus, needs_nvcc
+from tests.internals import array_of
 
 nn = ef.nn
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "_ready", {})
+    monkeypatch.setattr(launch, "ready_programs", {})
 
 
 def kernels(gpus):
@@ -50,7 +51,7 @@ def close(found, expected):
     for a, b in zip(found, expected, strict=True):
         assert a.device == b.device
         assert a.dtype == b.dtype
-        assert a._array.device.id == b._array.device.id
+        assert array_of(a).device.id == array_of(b).device.id
         narrow = a.dtype.itemsize == 2  # eager rounds after each op, a region at its end
         rtol, atol = (1e-2, 1e-2) if narrow else (2e-5, 1e-6)
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol, atol)
@@ -124,8 +125,8 @@ def test_arrays_that_begin_anywhere(gpus):
     captured = ef.function(lambda x: ef.tanh(x) * 2.0 + 1.0)
     whole = numbers((9, 64))
     for start in (0, 1, 2, 3, 4):
-        with whole._array.device:
-            x = ef.asarray(whole._array[:, start : start + 60])
+        with array_of(whole).device:
+            x = ef.asarray(array_of(whole)[:, start : start + 60])
         close([captured(x)], [ef.tanh(x) * 2.0 + 1.0])
 
 
@@ -150,7 +151,7 @@ def test_exact_plans_call_the_library_op_by_op(gpus):
     captured = ef.function(step, numerics="exact")
     for _ in range(3):
         for a, b in zip(eager(x), captured(x), strict=True):
-            assert (str(b.device), b._array.device.id) == ("gpu:1", 1 % module.count_devices())
+            assert (str(b.device), array_of(b).device.id) == ("gpu:1", 1 % module.count_devices())
             np.testing.assert_array_equal(a.numpy(), b.numpy())
     np.testing.assert_array_equal(w.numpy(), other.numpy())
     with ef.device("gpu:1"):
@@ -185,7 +186,7 @@ def test_values_moved_to_the_host_are_computed_there(gpus):
     assert str(host.device) == "cpu:0"
     np.testing.assert_allclose(host.numpy(), expected.numpy(), 1e-4)
     np.testing.assert_allclose(back.numpy(), also.numpy(), 1e-4)
-    assert back._array.device.id == 1 % module.count_devices()
+    assert array_of(back).device.id == 1 % module.count_devices()
 
 
 def test_labels_that_are_no_classes(gpus):
@@ -320,7 +321,7 @@ def test_a_pointer_of_another_device_is_noticed(gpus):
     b = Builder("twice", "n")
     b.output("y", b.add(b.input("x", "float32", "n"), 1.0))
     region = b.region()
-    x, y = numbers((5,), "gpu:0")._array, numbers((5,), "gpu:1")._array
-    launch.compute(region, [x], [numbers((5,), "gpu:0", 1)._array], {"n": 5})
+    x, y = array_of(numbers((5,), "gpu:0")), array_of(numbers((5,), "gpu:1"))
+    launch.compute(region, [x], [array_of(numbers((5,), "gpu:0", 1))], {"n": 5})
     with pytest.raises(AssertionError, match="no array of the device"):
         launch.compute(region, [x], [y], {"n": 5})

@@ -20,6 +20,7 @@ from eagerflow.plan.plan import Plan
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_streams import Misuse
 from tests.backends.test_cupy_plans import close, network, numbers, perceptron, source
+from tests.internals import array_of, program_of
 from tests.interrupts import at_every_bytecode
 
 nn = ef.nn
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "_ready", {})
+    monkeypatch.setattr(launch, "ready_programs", {})
 
 
 @pytest.fixture
@@ -191,18 +192,18 @@ def test_shapes_and_devices_take_turns(gpus):
 
 def test_streams_take_turns(gpus):
     captured, x = recorded(two_steps, numbers((5, 7))), numbers((5, 7), seed=4)
-    with x._array.device:
+    with array_of(x).device:
         other = gpus.cuda.Stream(non_blocking=True)
     for _ in range(3):
-        with x._array.device, other:
+        with array_of(x).device, other:
             ours = captured(x)
-            gpus.cuda.Device(x._array.device.id).synchronize()
+            gpus.cuda.Device(array_of(x).device.id).synchronize()
         close(captured(x), ours)
     if isinstance(gpus, Lookalike):
         gpus.synchronized.clear()
         captured(x)
         assert not gpus.synchronized, "the stream is the one of the last call"
-        with x._array.device, other:
+        with array_of(x).device, other:
             captured(x)
         assert gpus.synchronized, "memory of the plan is perhaps in use on the other stream"
 
@@ -239,10 +240,10 @@ def test_released_plans_let_go_of_recordings(gpus):
     launches(gpus)
     with ef.device("gpu:1"):
         plan = captured.graphs[-1].plan()
-    segments = [x for x in plan._program.globals.values() if isinstance(x, DeviceSegment)]
-    assert any(segment._recordings for segment in segments)
+    segments = [x for x in program_of(plan).globals.values() if isinstance(x, DeviceSegment)]
+    assert any(segment.recordings for segment in segments)
     plan.release()
-    assert not any(segment._recordings for segment in segments)
+    assert not any(segment.recordings for segment in segments)
     close(captured(x), two_steps(x))
 
 
@@ -255,7 +256,7 @@ def test_published_values_do_not_share_memory_with_the_plan(gpus):
     with ef.device("gpu:1"):
         plan, plain = Plan(graph, fuse, current_device(), False, outputs), graph.plan()
         for factor in (1.0, 2.0, 3.0):
-            arrays, told = [(x * factor)._array], {}
+            arrays, told = [array_of(x * factor)], {}
             found = plan.run([told.__setitem__, *arrays])
             runs.append((told, found, plain.run(arrays)))
         for told, found, expected in runs:  # those of early runs too, now that others have followed
@@ -269,7 +270,7 @@ def test_published_values_do_not_share_memory_with_the_plan(gpus):
 def test_profiles_are_of_steps(gpus):
     captured = recorded(two_steps, x := numbers((5, 7)))
     with ef.device("gpu:1"):
-        profile = captured.graphs[-1].plan().profile([x._array])
+        profile = captured.graphs[-1].plan().profile([array_of(x)])
     names = {row.name for row in profile.by("op")}
     assert len(names) >= 3 and "flip" in str(names), "steps of a segment, and the library's"
 
@@ -400,8 +401,8 @@ def test_an_error_in_a_recorded_step_names_the_line(lookalike, monkeypatch):
 def test_a_stale_address_is_found(lookalike, monkeypatch):
     """A recording that is launched for other arrays than its own writes where nothing is any more,
     or what is there is another value."""
-    key = DeviceSegment._key
-    monkeypatch.setattr(DeviceSegment, "_key", lambda self, rows: key(self, rows) and 1)
+    key = DeviceSegment.key
+    monkeypatch.setattr(DeviceSegment, "key", lambda self, rows: key(self, rows) and 1)
     w = ef.Variable(numbers((30, 40)), name="w", device="gpu:1")
 
     def step(x):

@@ -229,9 +229,9 @@ def test_a_closed_session_lets_go():
 
 
 def test_two_devices(monkeypatch):
-    from eagerflow.devices import _types
+    from eagerflow.devices import device_types
 
-    monkeypatch.setattr(_types["cpu"], "logical", 2)
+    monkeypatch.setattr(device_types["cpu"], "logical", 2)
     graph, w, steps = network()
     plain, v, _ = network()
     session, one = Session(graph, devices=["cpu:0", "cpu:1"]), Session(plain)

@@ -43,7 +43,7 @@ def test_stop_ends_the_started_process(home, capsys):
     process = sleeper()
     threading.Thread(target=process.wait, daemon=True).start()  # else it would stay as a zombie
     try:
-        began = cluster._began(process.pid)
+        began = cluster.began_at(process.pid)
         remember(home, pid=process.pid, began=began, address="127.0.0.1:1")
         assert main(["cluster", "start"]) == 2
         assert "a cluster runs here already, at 127.0.0.1:1" in capsys.readouterr().err

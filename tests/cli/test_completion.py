@@ -210,7 +210,7 @@ def test_help_in_any_words_stays_text(capsys, folder):
     for name in SHELLS:
         if shutil.which(name):
             path = folder / name
-            path.write_text("\n".join(completion._SCRIPTS[name](read_commands(parser))))
+            path.write_text("\n".join(completion.SCRIPTS[name](read_commands(parser))))
             before = "compdef() { true }\n" if name == "zsh" else ""
             code = f"{before}source {path}"
             done = subprocess.run([name, "-c", code], capture_output=True, text=True)

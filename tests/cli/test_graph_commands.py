@@ -10,7 +10,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture.saving import file
 from eagerflow.cli import main
-from eagerflow.cli.run import _file_names
+from eagerflow.cli.run import file_names
 from tests.capture.saving.saved_programs import changed
 
 
@@ -235,7 +235,7 @@ def test_named_sizes_have_to_agree(command, folder):
 
 def test_files_stay_in_their_folder():
     names = ["../../a", "a/b", "a_b", "..", "", "ok.x"]
-    assert _file_names(names) == [
+    assert file_names(names) == [
         "_.._a.npy",
         "a_b.npy",
         "a_b_1.npy",

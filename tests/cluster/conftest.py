@@ -6,7 +6,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture.placement import executor
 from eagerflow.cluster import ray_hosts
-from eagerflow.devices import _types
+from eagerflow.devices import device_types
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import ProcessHosts
 
@@ -14,8 +14,8 @@ from tests.cluster.processes import ProcessHosts
 @pytest.fixture(autouse=True)
 def four_cpus(monkeypatch):
     """``cpu:0`` to ``cpu:3``, with threads of their own that end with the test."""
-    monkeypatch.setattr(_types["cpu"], "logical", 4)
-    monkeypatch.setattr(_types["cpu"], "devices", dict(_types["cpu"].devices))
+    monkeypatch.setattr(device_types["cpu"], "logical", 4)
+    monkeypatch.setattr(device_types["cpu"], "devices", dict(device_types["cpu"].devices))
     yield
     executor.shutdown()
 

@@ -359,7 +359,7 @@ def test_an_error_is_raised_also_where_others_would_be_enough(monkeypatch):
 
 
 def test_a_worker_does_one_thing_at_a_time_and_then_the_newest():
-    threads, done = backup_workers._Threads(), []
+    threads, done = backup_workers.Threads(), []
     begun, may_end = threading.Event(), threading.Event()
 
     def first():
@@ -389,7 +389,7 @@ def test_a_part_that_cannot_count_any_more_is_not_begun():
             return inputs
 
     parts = [Part(), Part()]
-    this = backup_workers._Try(2, 1)
+    this = backup_workers.Try(2, 1)
     this.lead(0, parts[0], ["outputs"])
     assert this.first() == {0: ["outputs"]}
     this.lead(1, parts[1], ["late"])
@@ -490,7 +490,7 @@ def test_staged_values_of_late_workers_are_ignored():
         own = server(schedule=pushes(*rows))
         step = own.step(model.python_step("train")[0])
         step(*batches[0])
-        (prepared,) = step._kept.values()
+        (prepared,) = step.kept.values()
         computed = prepared.parts[0].computed
         staged = [*computed.gradients.values(), *computed.staged.values()]
         for v in staged if spoilt else ():

@@ -21,6 +21,7 @@ from tests.cluster.processes import ProcessHosts
 from tests.cluster.test_copies import kill
 from tests.cluster.test_faults import wait_for
 from tests.cluster.test_sessions import digits
+from tests.internals import end_steps
 from tests.structure.sources import ROOT
 
 STRATEGIES = {
@@ -544,8 +545,8 @@ def test_tables_in_shards_are_saved_whole(local, tmp_path, mode):
     if mode == "asynchronous":
         strategy.merge()
         step(*batches[0])
-        strategy._end()
-    assert strategy.tables._shards  # else there is nothing to see here
+        end_steps(strategy)
+    assert strategy.tables.shards  # else there is nothing to see here
     path = ef.nn.Checkpoint(tmp_path / "tasks").save(model, strategy=strategy)
     strategy.merge()
     plain = ef.nn.Checkpoint(tmp_path / "plain").save(model)
@@ -565,8 +566,8 @@ def test_a_lost_shard_is_as_in_the_last_checkpoint(processes, tmp_path):
     ef.nn.Checkpoint(tmp_path).save(model, strategy=strategy)
     for x, y in batches:
         step(x, y)
-    strategy._end()
-    shards_of = strategy.tables._shards[table]
+    end_steps(strategy)
+    shards_of = strategy.tables.shards[table]
     (place,) = {strategy.devices[strategy.tables.places[shards_of[0].variable]]}
     processes.kill(place.partition("/device")[0])
     with pytest.warns(UserWarning, match="steps ago"):

@@ -23,6 +23,7 @@ from eagerflow.runtime.channel import Channel
 from tests.cluster.processes import SECONDS, gone, is_there
 from tests.cluster.programs import error_of, training_step
 from tests.cluster.test_sessions import digits
+from tests.internals import hosts_of, server_of
 
 SPEC = ef.TensorSpec((), "int64")
 LONG = 1 << 29  # rounds of a loop that takes many seconds
@@ -276,7 +277,7 @@ def test_garbage_and_large_greetings_end_the_connection(local):
 
 
 def test_a_second_client_is_not_let_in(local):
-    token = local._hosts._token
+    token = hosts_of(local).token
     task = local.tasks[0]
     second = connect(task.address, token, "client", task.name)
     over = threading.Event()
@@ -289,25 +290,25 @@ def test_a_second_client_is_not_let_in(local):
 
 
 def test_late_and_double_messages_are_ignored(local):
-    transport = local._hosts.server(local.tasks[0]).transport
+    transport = server_of(local, local.tasks[0].name).transport
     seen = []
     one, two = np.ones(2), np.full(2, 2.0)
     run = 1 << 40
-    transport._arrived((run, 1), [one])  # before anybody asks
+    transport.arrived((run, 1), [one])  # before anybody asks
     transport.receive((run, 1), seen.append)
-    transport._arrived((run, 1), [two])  # again
+    transport.arrived((run, 1), [two])  # again
     transport.receive((run, 2), seen.append)
-    transport._arrived((run, 2), [two])
-    transport._arrived((run, 2), [one])
+    transport.arrived((run, 2), [two])
+    transport.arrived((run, 2), [one])
     assert [float(x[0][0]) for x in seen] == [1.0, 2.0]
     transport.receive((run, 3), seen.append)
     transport.forget(run)
-    transport._arrived((run, 3), [one])  # too late
+    transport.arrived((run, 3), [one])  # too late
     transport.forget_before(run + 5)
-    transport._arrived((run + 1, 1), [one])
+    transport.arrived((run + 1, 1), [one])
     assert len(seen) == 2
-    assert not transport._early
-    assert not transport._waiting
+    assert not transport.early
+    assert not transport.waiting
 
 
 # Tasks that come and go --------------------------------------------------------------------------

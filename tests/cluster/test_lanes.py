@@ -16,7 +16,7 @@ from eagerflow.backends import cupy as backend
 from eagerflow.cluster import lanes
 from eagerflow.cluster.connections import Listener
 from eagerflow.cluster.transport import Transport
-from eagerflow.devices import _tasks, _types, add_task, as_device, remove_task
+from eagerflow.devices import add_task, as_device, device_types, remove_task, task_types
 from eagerflow.dtypes import as_dtype, bfloat16
 from eagerflow.errors import TaskLostError
 from tests.backends import lookalike_nccl
@@ -71,7 +71,7 @@ class Two(NamedTuple):
         raise AssertionError("the lane has not opened")
 
     def lane(self, source=0):
-        (found,) = self.tasks[source].lanes._out.values()
+        (found,) = self.tasks[source].lanes.out.values()
         return found
 
 
@@ -80,9 +80,9 @@ def make(monkeypatch) -> Callable[..., Two]:
     """What makes two tasks of this process; all threads of lanes end with the test."""
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
     for name, value in (("backend", None), ("devices", {}), ("logical", None)):
-        monkeypatch.setattr(_types["gpu"], name, value)
+        monkeypatch.setattr(device_types["gpu"], name, value)
     for name in NAMES:
-        monkeypatch.delitem(_tasks, name, raising=False)  # with the backend of another test
+        monkeypatch.delitem(task_types, name, raising=False)  # with the backend of another test
     made: list[Any] = []
 
     def two(buses=None, version=23203):
@@ -245,8 +245,8 @@ def test_both_directions_at_once_many_times(make, buses):
     two = make(buses)
     two.open(0, 0, 1)
     two.open(1, 1, 0)
-    ends = [end for task in two.tasks for own in task.lanes._ends.values() for end in own.values()]
-    assert sorted(end._leads for end in ends) == [False, False, True, True]
+    ends = [end for task in two.tasks for own in task.lanes.ends.values() for end in own.values()]
+    assert sorted(end.leads for end in ends) == [False, False, True, True]
     assert exchange(two, 100) == []
 
 
@@ -255,7 +255,7 @@ def test_a_planted_wrong_order_is_found(make, monkeypatch):
     two = make()
     two.open(0, 0, 1)
     two.open(1, 1, 0)
-    plain = lanes._End._taken
+    plain = lanes.End.taken
     kept: list[Any] = []
 
     def swapped(self):
@@ -269,7 +269,7 @@ def test_a_planted_wrong_order_is_found(make, monkeypatch):
         raise EOFError(words)
 
     monkeypatch.setattr(lookalike_nccl, "misused", misused)
-    monkeypatch.setattr(lanes._End, "_taken", swapped)
+    monkeypatch.setattr(lanes.End, "taken", swapped)
     monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.3)
     assert exchange(two, 20, 1)
 
@@ -310,9 +310,9 @@ def test_without_an_order_of_gpus_a_wait_for_one_blocks_both(make, monkeypatch):
     two.open(0, 0, 1)
     two.open(1, 1, 0)
     for task in two.tasks:
-        for own in task.lanes._ends.values():
+        for own in task.lanes.ends.values():
             for end in own.values():
-                end._leads = True
+                end.leads = True
     monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.5)
     with Waiting(two):
         assert exchange(two, 200)
@@ -353,7 +353,7 @@ def test_messages_for_forgotten_runs_are_dropped(make):
         two.send((7, number), [two.array(np.ones(4), 0)])
     two.send((8, 0), [two.array(np.full(4, 2.0), 0)])
     assert bits(two.receive((8, 0))[0]) == bits(np.full(4, 2.0))
-    assert not two.tasks[1]._early.get(7)
+    assert not two.tasks[1].early.get(7)
 
 
 def test_where_no_communicator_can_be_made_the_host_is_taken(make, monkeypatch):
@@ -401,7 +401,7 @@ def test_message_for_a_closed_lane_is_reported(make):
     two = make()
     two.open()
     x = two.array(np.ones(4), 0)
-    (own,) = two.tasks[1].lanes._ends.values()
+    (own,) = two.tasks[1].lanes.ends.values()
     for end in own.values():
         end.close("for the test")
     two.send((1, 0), [x])
@@ -426,7 +426,7 @@ def test_lane_closes_with_its_connection_and_is_reopened(make, monkeypatch):
     with monkeypatch.context() as patched:
         # The receiver takes no more from the lane, as a process that stands still.
         over = threading.Event()
-        patched.setattr(lanes._ReceivingEnd, "_begin", lambda *args: over.wait(SECONDS))
+        patched.setattr(lanes.ReceivingEnd, "_begin", lambda *args: over.wait(SECONDS))
         two.send((1, 0), [two.array(np.ones(4), 0)])
         two.tasks[0].links[0].close()
         assert soon(lambda: first.fate == "the connection has ended")

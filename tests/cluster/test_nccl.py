@@ -235,7 +235,7 @@ def test_cancelled_runs_leave_the_lanes_in_order(cluster_of):
 
 
 def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
-    monkeypatch.setattr(links, "_known", {})
+    monkeypatch.setattr(links, "known", {})
     with cluster_of() as cluster:
         past = cluster.link(*GPUS)
         assert sent(cluster) > links.LARGE_LANE_BYTES
@@ -251,8 +251,8 @@ def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
 
 
 def test_unavailable_gpu_link_costs_as_much_as_the_host_link(cluster_of, monkeypatch):
-    monkeypatch.setattr(links, "_known", {})
-    monkeypatch.setattr(links, "_times", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
+    monkeypatch.setattr(links, "known", {})
+    monkeypatch.setattr(links, "times_of", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
     with cluster_of() as cluster:
         assert cluster.link(*GPUS) is cluster.link(*CPUS)
 
@@ -269,7 +269,7 @@ def branches(x, w):
 def test_placing_and_its_bill_know_of_it(cluster_of, monkeypatch, rate):
     """As fast as GPUs are connected both are used, or one."""
     host, past = ef.cluster.Link(1e-5, 1e6), ef.cluster.Link(1e-5, rate)
-    monkeypatch.setattr(links, "_measured", lambda *rest: past if NCCL in rest else host)
+    monkeypatch.setattr(links, "measured_link", lambda *rest: past if NCCL in rest else host)
     rates = {"": dataclasses.asdict(ef.capture.Rates(products=1e9))}
     ask = client.Client.ask
     answers = {"calibrate": ({"rates": rates}, ())}
@@ -283,7 +283,7 @@ def test_placing_and_its_bill_know_of_it(cluster_of, monkeypatch, rate):
     graph = ef.capture.trace(branches, *[ef.TensorSpec((512, 512), "float32")] * 2)
     with cluster_of(costs=None) as cluster:
         plan = cluster.partition(graph, GPUS, "fast", None).plan
-        model = cluster._costs_of(cluster.devices())
+        model = cluster.partition(graph, cluster.devices(), "fast", None).plan.costs
     used = {str(piece.device) for piece in plan.pieces}
     assert used == (set(GPUS) if rate > 1e9 else {GPUS[0]})
     assert plan.bill.worth == (rate > 1e9)

@@ -7,6 +7,7 @@ from eagerflow.cluster import ray_hosts
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.kills import DEVICES, trained
 from tests.cluster.proxies import ProxyHosts, part
+from tests.internals import hosts_of
 
 SILENCE = 2.0  # a busy machine stops a process for a second
 SHORT, LONG = 0.4, 5.0  # seconds in which nothing passes
@@ -39,7 +40,7 @@ def check(cluster, faults, steps):
 
 
 def test_late_and_double_messages_change_nothing(parted):
-    network = parted._hosts.network
+    network = hosts_of(parted).network
 
     def begin():
         network.delay, network.doubles = 0.01, True
@@ -49,13 +50,13 @@ def test_late_and_double_messages_change_nothing(parted):
 
 
 def test_a_network_that_hangs_for_a_moment_costs_that_moment(parted):
-    gates = [gate for proxy in parted._hosts.proxies.values() for gate in proxy.gates.values()]
+    gates = [gate for proxy in hosts_of(parted).proxies.values() for gate in proxy.gates.values()]
     faults = {2: lambda: part(gates, SHORT), 4: lambda: part(gates, SHORT)}
     assert check(parted, faults, 6) == [1, 1, 1]
 
 
 def test_a_task_that_is_cut_off_is_replaced(parted):
-    proxies = parted._hosts.proxies
+    proxies = hosts_of(parted).proxies
     faults = {
         2: lambda: part(proxies["/job:worker/task:1"].gates.values(), LONG),
         4: lambda: part([proxies["/job:worker/task:0"].gates["client"]], LONG),
@@ -64,10 +65,10 @@ def test_a_task_that_is_cut_off_is_replaced(parted):
 
 
 def test_a_partition_between_tasks_is_survived(parted):
-    gate = parted._hosts.proxies["/job:worker/task:0"].gates["tasks"]
+    gate = hosts_of(parted).proxies["/job:worker/task:0"].gates["tasks"]
     assert check(parted, {2: lambda: part([gate], LONG)}, 4) == [1, 1, 1]
 
 
 def test_a_task_whose_connections_are_closed_is_replaced(parted):
-    cut = parted._hosts.proxies["/job:worker/task:1"].cut
+    cut = hosts_of(parted).proxies["/job:worker/task:1"].cut
     assert check(parted, {2: cut}, 4) == [1, 2, 1]

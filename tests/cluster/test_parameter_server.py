@@ -44,8 +44,8 @@ def test_in_step_it_is_one_batch():
 
 def test_weights_and_their_state_lie_with_the_servers():
     model, own = served([batch(4)])
-    (found,) = own._used.values()
-    places = {c.name: c.value.device for c in found.graph.cells}
+    (graph,) = own.graphs
+    places = {c.name: c.value.device for c in graph.cells}
     mine = [d for name, d in places.items() if "momentum" in name or "velocity" in name]
     assert set(mine) == set(SERVERS)
     assert places["dense/kernel" if "dense/kernel" in places else model.weights[0].name] in SERVERS

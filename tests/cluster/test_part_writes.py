@@ -12,6 +12,7 @@ from eagerflow.runtime import machine_code
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.programs import error_of
 from tests.cluster.test_faults import wait_for
+from tests.internals import server_of
 
 needs_code = pytest.mark.skipif(
     not machine_code.available(), reason="there is no machine code without llvmlite"
@@ -63,14 +64,9 @@ def table(local):
     made.session.close()
 
 
-def server_of(cluster):
-    """The server of the task ps, which is in this process."""
-    return cluster._hosts.server(cluster.task(PS))
-
-
 def address(cluster):
     """Where the table lies."""
-    (array,) = [x for x in server_of(cluster).variables.values() if x.shape == (ROWS, WIDTH)]
+    (array,) = [x for x in server_of(cluster, PS).variables.values() if x.shape == (ROWS, WIDTH)]
     return array.ctypes.data
 
 
@@ -104,7 +100,7 @@ def test_a_run_that_fails_anywhere_leaves_the_table_as_it_was(local, table):
 def test_held_table_values_survive_writes(local, table):
     table.write(IDS, -1.0)
     assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
-    held = dict(server_of(local).variables)
+    held = dict(server_of(local, PS).variables)
     before = [x.copy() for x in held.values()]
     table.write(IDS, -2.0)
     assert all(map(np.array_equal, held.values(), before))
@@ -154,15 +150,15 @@ def redundant():
 
 def copies_of(cluster, name=WORKER):
     """The tables that a task keeps copies of, as it has them."""
-    copies = list(cluster._hosts.server(cluster.task(name)).copies._values.values())
+    copies = list(server_of(cluster, name).copies.held.values())
     return [x for x in copies if x.shape == (ROWS, WIDTH)]
 
 
 def sent_copies(cluster, call):
     """The bytes that a call lets the table's task send to the one with the copy."""
-    sent = server_of(cluster).transport.traffic
+    sent = server_of(cluster, PS).transport.traffic
     call()
-    return server_of(cluster).transport.traffic[WORKER] - sent.get(WORKER, 0)
+    return server_of(cluster, PS).transport.traffic[WORKER] - sent.get(WORKER, 0)
 
 
 def check_copy(cluster, table, name=WORKER):
@@ -210,7 +206,7 @@ def test_a_task_that_cannot_write_rows_of_a_copy_ends(redundant, monkeypatch):
     lives = task.lives
     table.write(IDS, -1.0)
     check_copy(redundant, table)  # else it might be that run's copy which cannot be written
-    server = redundant._hosts.server(task)
+    server = server_of(redundant, task.name)
 
     def commit(message, arrays):
         raise MemoryError

@@ -20,6 +20,7 @@ from tests.cluster.test_data_parallel import (
     dense,
     network,
 )
+from tests.internals import last_run_of
 
 COSTS = ef.capture.CostModel(
     {"*": ef.capture.Rates(products=1e10, memory=1e11)}, latency=1e-6
@@ -36,11 +37,11 @@ def strategy(count, microbatches=4, **options):
 
 def graph_of(own):
     """The graph of a strategy's first step."""
-    return next(iter(own._used.values())).graph
+    return own.graphs[0]
 
 
 def plan_of(step):
-    return next(iter(step._prepared.values())).plan
+    return next(iter(step.prepared.values())).plan
 
 
 def deep(layers=8, width=64):
@@ -294,8 +295,8 @@ def test_parts_of_other_sizes_are_cut_at_the_same_places():
         x = np.ones((rows, 64), "float32")
         step(x, x)
     homes = [
-        {c.name: c.value.device for c in one.graph.cells if c.name.endswith("kernel")}
-        for one in own._used.values()
+        {c.name: c.value.device for c in graph.cells if c.name.endswith("kernel")}
+        for graph in own.graphs
     ]
     assert len(homes) == 3
     assert homes[0] == homes[1] == homes[2]
@@ -306,7 +307,7 @@ def test_parts_of_other_sizes_are_cut_at_the_same_places():
 
 def most_at_once(plan, device):
     """The most micro-batches of which a device had begun the way there, and not ended that back."""
-    ready, events = plan._last_run("most_at_once", "")
+    ready, events = last_run_of(plan)
     way = []
     for event in sorted(events, key=lambda e: e.begin):
         task = ready.program.tasks[event.task]

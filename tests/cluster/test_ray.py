@@ -159,7 +159,7 @@ print(np.array_equal(*found))
 
 
 @pytest.mark.soak  # it starts a Ray of its own
-@pytest.mark.skipif(not blas._has_avx512(), reason="the processor has no kernels but these")
+@pytest.mark.skipif(not blas.has_avx512(), reason="the processor has no kernels but these")
 def test_a_client_that_has_other_kernels_than_tasks_would_choose():
     own = {k: v for k, v in os.environ.items() if k not in (blas.CORE_TYPE, blas.KEEP_KERNELS)}
     path = os.pathsep.join(filter(None, sys.path))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.devices import _types
+from eagerflow.devices import device_types
 from tests.cluster.digits_training import digest, digits, fitted, server
 
 MARGIN = 1.1  # times the loss of synchronous training
@@ -30,7 +30,7 @@ OPTIMIZERS = {
 
 @pytest.fixture(autouse=True)
 def five_cpus(four_cpus, monkeypatch):
-    monkeypatch.setattr(_types["cpu"], "logical", CPUS)
+    monkeypatch.setattr(device_types["cpu"], "logical", CPUS)
 
 
 def results(workers, optimizer, seeds, epochs):

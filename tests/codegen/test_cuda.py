@@ -70,7 +70,7 @@ class Borders:
 def run(cupy, monkeypatch, call):
     """Compute on the look-alike; which kernels ran."""
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launch, "_ready", {})
+    monkeypatch.setattr(launch, "ready_programs", {})
     region, inputs, outputs, sizes = call
     cupy.launches.clear()
     launch.compute(region, [cupy.wrap(a) for a in inputs], [cupy.wrap(a) for a in outputs], sizes)
@@ -300,7 +300,7 @@ def test_nothing_outside_the_operands_is_read(everything, monkeypatch):
     borders = next(guarded_calls())
     program = prepared(*borders.call)
     wrong = planted(program, PLANTED["no tail"][1])
-    monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
+    monkeypatch.setattr(launch, "prepared_program", lambda *_: wrong)
     assert status_of(lambda: run(cupy, monkeypatch, borders.call)) == -signal.SIGSEGV
 
 
@@ -312,7 +312,7 @@ def test_planted_bugs_are_found(bug, everything, monkeypatch):
     borders = Borders(CASES[name]())
     program = prepared(*borders.call)
     wrong = planted(program, edit)
-    monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
+    monkeypatch.setattr(launch, "prepared_program", lambda *_: wrong)
     with pytest.raises(AssertionError, match=message):
         run(cupy, monkeypatch, borders.call)
         assert borders.touched() == 0, "bytes beside an operand were written"
@@ -386,15 +386,15 @@ def test_strides_between_elements_are_refused():
 
 def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     case = CASES["gelu"]()
-    monkeypatch.setattr(launch, "_programs", {})
+    monkeypatch.setattr(launch, "programs", {})
     monkeypatch.setattr(launch, "MAX_PREPARED_CALLS", 2)
     places = [Memory(0, (4,)), Memory(0, (4,))]
-    first = launch._prepared(case.region, places, {"n": 8})
-    assert launch._prepared(case.region, places, {"n": 8}) is first
+    first = launch.prepared_program(case.region, places, {"n": 8})
+    assert launch.prepared_program(case.region, places, {"n": 8}) is first
     for n in (9, 10, 11):
-        launch._prepared(case.region, places, {"n": n})
-    assert len(launch._programs) == 2
-    assert launch._prepared(case.region, places, {"n": 8}) is not first
+        launch.prepared_program(case.region, places, {"n": n})
+    assert len(launch.programs) == 2
+    assert launch.prepared_program(case.region, places, {"n": 8}) is not first
 
 
 def test_kernels_of_a_module_are_compiled_once_for_each_device():

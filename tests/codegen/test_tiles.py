@@ -626,9 +626,9 @@ def test_programs_are_written_once(monkeypatch):
     region, sizes = layer_norm(), {"m": 640, "n": 320}
     inputs, outputs = arguments(region, sizes)
     written = []
-    write = tile_plan._TileProgramWriter.write
+    write = tile_plan.TileProgramWriter.write
     monkeypatch.setattr(
-        tile_plan._TileProgramWriter, "write", lambda self: written.append(self) or write(self)
+        tile_plan.TileProgramWriter, "write", lambda self: written.append(self) or write(self)
     )
     tile_plan.plan.cache_clear()
     for _ in range(3):
@@ -638,7 +638,7 @@ def test_programs_are_written_once(monkeypatch):
 
 def test_pieces_of_large_spaces_take_no_memory():
     sizes = (3, 2_000_000, 2_000_000)
-    boxes, largest, cut = tiles._cut(sizes, 1 << 16)
+    boxes, largest, cut = tiles.cut(sizes, 1 << 16)
     assert cut == 3 and largest <= 1 << 16
     assert len(boxes) * largest >= 3 * 2_000_000**2
     assert boxes[0][:2] == (slice(0, 1), slice(0, 1)) and boxes[0][2].start == 0

@@ -23,7 +23,7 @@ from eagerflow.capture import history
 from eagerflow.capture.control import bodies
 from eagerflow.codegen import generated
 from eagerflow.codegen.llvm import launch
-from eagerflow.devices import _types
+from eagerflow.devices import device_types
 from eagerflow.fusion import kernels
 from eagerflow.nn.optimizers import joint_steps
 from eagerflow.plan import compiled_scans
@@ -42,10 +42,10 @@ TABLES = (
 )
 BOUNDS = [
     (kernels, "MAX_REMEMBERED_COUNTS"),
-    (generated, "_MAX_CALLS"),
-    (bodies, "_MAX_MADE"),
+    (generated, "MAX_CALLS"),
+    (bodies, "MAX_MADE"),
     (joint_steps, "MAX_KNOWN"),
-    (compiled_scans._plans, "bound"),
+    (compiled_scans.known_plans, "bound"),
     (history, "TOLD"),
     (dispatch, "MAX_PASSED"),
 ]
@@ -160,13 +160,13 @@ def small_caches(monkeypatch):
     """Caches with a bound hold few entries, and are full after the first round."""
     for owner, name in BOUNDS:
         monkeypatch.setattr(owner, name, 4)
-    monkeypatch.setattr(_types["cpu"], "logical", 2)
+    monkeypatch.setattr(device_types["cpu"], "logical", 2)
     LASTING.clear()  # which may have been made with other bounds
     bodies.forget()
-    monkeypatch.setattr(launch, "_latest", deque(maxlen=4))
-    for table in (kernels._statement_counts, generated._calls, joint_steps._known):
+    monkeypatch.setattr(launch, "latest", deque(maxlen=4))
+    for table in (kernels.statement_counts, generated.known_calls, joint_steps.known_steps):
         table.clear()
-    compiled_scans._plans.items.clear()
+    compiled_scans.known_plans.items.clear()
 
 
 @pytest.mark.sampled(9)

@@ -12,13 +12,14 @@ from tests.contract.cases import (
     samples,
     shipped,
 )
+from tests.internals import array_of
 
 KILOBYTES_400 = 100_000
 OPS = [op for op in shipped() if op.data]
 
 
 def kept_bytes(tensor):
-    array = tensor._array
+    array = array_of(tensor)
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array.nbytes
@@ -77,13 +78,14 @@ def own_memory(op, dtype, many, numerics="fast"):
 
 def check_apart(op, own, others, arrays):
     """No result shares memory with an argument, with one of another call, or with another one."""
+    own, others = ([array_of(y) for y in part] for part in (own, others))
     for i, y in enumerate(own):
         for x in arrays:
-            assert not np.may_share_memory(y._array, x), f"{op.name}: an argument's memory"
+            assert not np.may_share_memory(y, x), f"{op.name}: an argument's memory"
         for z in others:
-            assert not np.may_share_memory(y._array, z._array), f"{op.name}: another call's memory"
+            assert not np.may_share_memory(y, z), f"{op.name}: another call's memory"
         for z in own[:i] if op.aliases is False else ():
-            assert not np.shares_memory(y._array, z._array), f"{op.name}: another result's memory"
+            assert not np.shares_memory(y, z), f"{op.name}: another result's memory"
 
 
 @pytest.mark.parametrize("numerics", ["fast", "exact"])

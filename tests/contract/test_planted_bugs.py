@@ -13,6 +13,7 @@ from tests.contract.cases import SOAK, shipped
 from tests.contract.checks import CHECKS
 from tests.contract.planted import planted, rule_bugs
 from tests.contract.test_fuzz import fuzzed
+from tests.internals import array_of
 
 RULE_BUGS = 300 if SOAK else 40
 RULE_OPS = None if SOAK else 16
@@ -100,7 +101,7 @@ def forgets_the_batch_axis(args, batched, size, axis, **attributes):
 def negates_in_flat_batches(args, batched, size):
     """A batching rule that knows one level only."""
     (x,) = args
-    return -x if type(x._array) is np.ndarray else x
+    return -x if type(array_of(x)) is np.ndarray else x
 
 
 def adds_first_axes(x, **attributes):

@@ -27,6 +27,7 @@ from tests.differences import (
 )
 from tests.fits.generate import STEPS
 from tests.fits.running import CAPTURED_MODES, Training
+from tests.internals import array_of
 
 TOLERANCE = 64  # units in the last place
 SPREAD_FACTOR = 10  # limit of a difference, relative to that of eager steps
@@ -173,7 +174,7 @@ def perturbed_gradients(optimizer, rng, eps, more):
 
     def to_array(gradient):
         dense = gradient.to_dense() if isinstance(gradient, ef.IndexedSlices) else gradient
-        return None if dense is None else np.asarray(dense._array)
+        return None if dense is None else np.asarray(array_of(dense))
 
     def apply(gradients, variables):
         arrays = with_errors([to_array(g) for g in gradients], eps, rng, more)
@@ -196,14 +197,14 @@ def perturbed_outputs(rng, eps, sizes):
     call = ef.nn.Layer.__call__
 
     def with_error(x):
-        if not (isinstance(x, ef.Tensor) and is_floating(x._array)):
+        if not (isinstance(x, ef.Tensor) and is_floating(array_of(x))):
             return x
         error = ef.asarray((1 + eps * rng.uniform(-1, 1, x.shape)).astype(x.dtype))
 
         def scaled(x):
             def gradient(g):
-                if isinstance(g._array, np.ndarray):
-                    sizes.append(largest_magnitude(g._array))
+                if isinstance(array_of(g), np.ndarray):
+                    sizes.append(largest_magnitude(array_of(g)))
                 return g * error
 
             return x * error, gradient

@@ -14,6 +14,7 @@ from eagerflow.nn import compiled_layer, configured
 from eagerflow.ops import random as draws
 from tests.campaigns import Failure
 from tests.differences import describe_difference, same_bits
+from tests.internals import array_in, array_of
 
 CAPTURED_MODES = ("exact", "fast")
 
@@ -41,9 +42,9 @@ class Training:
         self.history, self.predictions, self.raised = {}, (), None
 
     def run(self):
-        before = compiled_layer._captured
-        compiled_layer._captured = lambda step: captured(step, self.mode)
-        configured._counters.clear()  # names of layers and Variables are equal in all modes
+        before = compiled_layer.captured_step
+        compiled_layer.captured_step = lambda step: captured(step, self.mode)
+        configured.counters.clear()  # names of layers and Variables are equal in all modes
         ef.nn.set_dtype_policy("float64" if self.mode == "float64" else self.fit.policy)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -52,7 +53,7 @@ class Training:
         except EagerflowError as error:
             self.raised = error
         finally:
-            compiled_layer._captured = before
+            compiled_layer.captured_step = before
             ef.nn.set_dtype_policy("float32")
         return self
 
@@ -116,7 +117,7 @@ class Training:
         return variables_of(self.model) | {"random": draws.default_generator.state}
 
     def state(self):
-        return {name: np.array(v._current._array) for name, v in self.variables().items()}
+        return {name: np.array(array_in(v)) for name, v in self.variables().items()}
 
     def state_after(self, record, state, args):
         """The state after an eager step from a state, with arguments."""
@@ -140,7 +141,7 @@ class Training:
 def outputs(result):
     """The tensors of a step's result."""
     leaves = [x for x in tree.flatten(result)[0] if isinstance(x, ef.Tensor)]
-    return {f"output {n}": np.array(x._array) for n, x in enumerate(leaves)}
+    return {f"output {n}": np.array(array_of(x)) for n, x in enumerate(leaves)}
 
 
 def variables_of(model):

@@ -13,6 +13,7 @@ from tests.fits import checking, running
 from tests.fits.__main__ import FITS
 from tests.fits.fit import Fit, Output, Statement
 from tests.fits.generate import generate
+from tests.internals import array_in
 
 SEED = int(os.environ.get("EAGERFLOW_FITS_SEED", datetime.date.today().toordinal() * 1000))
 
@@ -71,7 +72,7 @@ class Faulty:
 
     def __call__(self, *args):
         model = self.function.python.__self__
-        before = {v: np.array(v._current._array) for v in running.variables_of(model).values()}
+        before = {v: np.array(array_in(v)) for v in running.variables_of(model).values()}
         result = self.function(*args)
         self.fault(model, before)
         return result

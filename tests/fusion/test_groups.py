@@ -493,7 +493,7 @@ def axes_by_size_alone(monkeypatch):
     """A row's axis is looked for from the wrong side."""
     monkeypatch.setattr(
         access,
-        "_from_right",
+        "from_right",
         lambda shape, sizes: tuple(i if n != 1 else -1 for i, n in enumerate(shape)),
     )
 
@@ -513,14 +513,14 @@ def levels_forgotten(monkeypatch):
         def get(self, key, default=None):
             return 0
 
-    init = groups._Grouping.__init__
+    init = groups.Grouping.__init__
 
     def begin(self, graph):
         init(self, graph)
         self.levels = Forgetful()
 
-    monkeypatch.setattr(groups._Grouping, "__init__", begin)
-    monkeypatch.setattr(groups, "_ordered", lambda graph, nodes, kernels: [*nodes[::-1], *kernels])
+    monkeypatch.setattr(groups.Grouping, "__init__", begin)
+    monkeypatch.setattr(groups, "ordered", lambda graph, nodes, kernels: [*nodes[::-1], *kernels])
 
 
 @pytest.mark.parametrize(
@@ -528,7 +528,7 @@ def levels_forgotten(monkeypatch):
 )
 def test_planted_bugs_are_found(bug, greedy, monkeypatch):
     bug(monkeypatch)
-    monkeypatch.setattr(kernels, "_statement_counts", {})
+    monkeypatch.setattr(kernels, "statement_counts", {})
     wrong = 0
     for seed in range(60):
         graph = graph_of(seed)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eagerflow as ef
-from eagerflow.graph.diff import _common, _in_order
+from eagerflow.graph.diff import common, in_order
 from tests.graph.graphs import body, chain
 
 
@@ -235,10 +235,10 @@ def longest_common(a, b):
 
 @given(letters, letters)
 def test_alignments_are_in_order_and_longest(a, b):
-    for pairs in (_common(a, b), _in_order(a, b)):
+    for pairs in (common(a, b), in_order(a, b)):
         assert all(a[i] == b[j] for i, j in pairs)
         assert all(i < k and j < m for (i, j), (k, m) in pairwise(pairs))
-    assert len(_common(a, b)) == longest_common(a, b)
+    assert len(common(a, b)) == longest_common(a, b)
 
 
 def test_many_changes_are_found_in_time():
@@ -256,6 +256,6 @@ def test_many_changes_are_found_in_time():
 def test_beyond_the_bound_of_edits_alignment_still_holds():
     a = [i % 7 for i in range(3_000)]
     b = [x for x in a if x != 3] + [9] * 500
-    pairs = _common(a, b)
+    pairs = common(a, b)
     assert all(a[i] == b[j] for i, j in pairs)
     assert len(pairs) > 300

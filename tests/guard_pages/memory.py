@@ -55,14 +55,14 @@ def install(mode, contents, errors):
     the file descriptor for explanations. The functions of NumPy's own allocator are replaced, so
     arrays made before go the way that they came; and in the one that kernels run with.
     """
-    _, kernels, numpys = allocation._handler()
-    place = ctypes.byref(numpys, allocation._Handler.counters.offset)
+    _, kernels, numpys = allocation.handlers()
+    place = ctypes.byref(numpys, allocation.Handler.counters.offset)
     # A block of its own takes two mappings; others need some as well.
     most = int(MAX_MAPPINGS.read_text()) // 3
     given = MODES.index(mode), CONTENTS.index(contents), ctypes.c_size_t(most), errors
     if library().start(place, *given):
         raise OSError("the system refuses to reserve 128 GiB of addresses for guard pages")
-    for name in (*allocation._MAKE, *allocation._END):
+    for name in (*allocation.MAKE, *allocation.END):
         setattr(kernels, name, getattr(numpys, name))
 
 

@@ -147,7 +147,7 @@ def test_new_memory_and_scratch_hold_the_requested_contents(request):
 
 
 def test_memory_of_segments_holds_it_before_each_run(request, monkeypatch):
-    told, seen, original = contents(request), [], segments._NativePart.run
+    told, seen, original = contents(request), [], segments.NativePart.run
     layouts = []
 
     def look(part, rows):
@@ -161,7 +161,7 @@ def test_memory_of_segments_holds_it_before_each_run(request, monkeypatch):
 
     run = segments.Layout.run
     # Inside of the wrapper that fills the memory first.
-    monkeypatch.setattr(segments._NativePart, "run", look)
+    monkeypatch.setattr(segments.NativePart, "run", look)
     monkeypatch.setattr(segments.Layout, "run", note)
     x, w = ef.ones((64, 64)), ef.ones((64, 64))
     step = ef.function(lambda x, w: ef.softmax(ef.tanh(x @ w) @ w, axis=1).sum(axis=0))

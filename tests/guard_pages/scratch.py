@@ -128,8 +128,8 @@ def afresh(method):
 
 def install(mode, contents):
     """Let all memory that kernels work in be new, or filled, at each use."""
-    buffers.BufferPool._lend = without_pool
-    threads._local = _Local()
+    buffers.BufferPool.lend = without_pool
+    threads.local = _Local()
     filled = Filled(mode, contents)
     for module, name, new in (
         (launch, "aligned_address", filled.aligned_address),
@@ -141,7 +141,7 @@ def install(mode, contents):
     ):
         replace(module, name, new)
     launch.Launch.reserve = filled.noting_reserved(launch.Launch.reserve)
-    for layout in (segments.Layout, while_loops._Layout):
+    for layout in (segments.Layout, while_loops.LoopLayout):
         layout.__init__ = filled.noting(layout.__init__)
         layout.run = filled.filling(layout.run)
     fixed.FixedCall.__call__ = afresh(fixed.FixedCall.__call__)

@@ -59,7 +59,7 @@ def our_gradients(model, x, weights):
 
     with ef.GradientTape() as tape:
         total = ef.sum(model(x, training=False) * weights)
-    return tape.gradient(total, [v._value for v in model.trainable_variables])
+    return tape.gradient(total, [v.value for v in model.trainable_variables])
 
 
 def write(name, path):

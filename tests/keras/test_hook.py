@@ -37,7 +37,7 @@ def test_each_chain_of_backends_has_one_end(module):
 @pytest.mark.parametrize("module", hook.REPLACED)
 def test_replaced_functions_are_there_and_ours(module):
     for path in hook.REPLACED[module]:
-        owner, name = hook._found(importlib.import_module(module), path)
+        owner, name = hook.found_part(importlib.import_module(module), path)
         assert vars(owner)[name].__wrapped__.__qualname__ == path
         assert vars(owner)[name].__code__.co_filename == hook.__file__
 
@@ -47,7 +47,7 @@ def test_unsupported_keras_is_refused_naming_the_missing_part():
         with pytest.raises(ImportError, match=r"does not fit this Keras.*layers.layer.*0 chains"):
             hook.with_choice(ast.parse(text), "keras.src.layers.layer")
     with pytest.raises(ImportError, match=r"there is no Model\.export"):
-        hook._found(sys.modules["tests.keras.test_hook"], "Model.export")
+        hook.found_part(sys.modules["tests.keras.test_hook"], "Model.export")
 
 
 @pytest.mark.parametrize("part", "core numpy nn math linalg image random".split())

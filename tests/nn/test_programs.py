@@ -87,7 +87,7 @@ def test_numbers_of_training_are_those_of_keras(program, keras):
 @by_script
 def test_captured_scripts_are_eager_scripts(program, monkeypatch, tmp_path):
     captured = program(Eagerflow(), tmp_path / "captured")
-    monkeypatch.setattr("eagerflow.nn.compiled_layer._captured", lambda step: step)
+    monkeypatch.setattr("eagerflow.nn.compiled_layer.captured_step", lambda step: step)
     agree(captured, program(Eagerflow(), tmp_path / "eager"), rtol=1e-4, atol=1e-5)
 
 

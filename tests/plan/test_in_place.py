@@ -22,6 +22,7 @@ from eagerflow.ops.indexing.indices import filled
 from eagerflow.plan import in_place, plan, replay
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
+from tests.internals import array_in, plans_of
 from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
 
 needs_code = pytest.mark.skipif(
@@ -80,7 +81,7 @@ def _warmed(way, size=SIZE):
 
 def place(variable):
     """The address of a value, looked at without a read."""
-    return variable._current._array.ctypes.data
+    return array_in(variable).ctypes.data
 
 
 @needs_code
@@ -296,8 +297,7 @@ def _refuse(self, *_):
 
 
 def _plans(counters):
-    (entry,) = counters.captured._entries.items.values()
-    return list(entry.replay.plans.items.values())
+    return plans_of(counters.captured)
 
 
 def _check_that_none_has_changed(counters, step, monkeypatch):
@@ -372,7 +372,7 @@ def test_allocations_between_two_writes_are_found(monkeypatch):
 @needs_code
 def test_copy_failure_before_commit_leaves_no_partial_step(monkeypatch):
     counters, step = _warmed("captured")
-    monkeypatch.setattr(in_place, "_copy", _refuse)
+    monkeypatch.setattr(in_place, "copied", _refuse)
     _check_that_none_has_changed(counters, step, monkeypatch)
 
 
@@ -385,7 +385,7 @@ def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
 
 
 @needs_code
-@pytest.mark.parametrize("job", [in_place._KernelJob, in_place._PartJob])
+@pytest.mark.parametrize("job", [in_place.KernelJob, in_place.PartJob])
 def test_values_that_cannot_be_copied_leave_no_half_step(job, monkeypatch):
     counters, step = _warmed("captured")
     reading_before_the_commit(counters.large, monkeypatch)

@@ -22,6 +22,7 @@ from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, as_written
 from eagerflow.runtime.python_code import compiled
 from tests.capture.saving.saved_programs import PROGRAMS, changed, dense
+from tests.internals import program_of
 from tests.plan.programs import FILE, ODD, foreign, odd_text, renamed
 
 X = ef.TensorSpec((3,), "float32")
@@ -29,7 +30,7 @@ HALF = np.array([0.5, -1.0, 2.0], "float32")
 
 
 def text_of(plan):
-    return "\n".join(plan._program.lines)
+    return "\n".join(program_of(plan).lines)
 
 
 # What a file says ---------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ShapeError
 from eagerflow.plan import segments
-from eagerflow.plan.segments import PythonPart, Segment, SegmentStep, _NativePart
+from eagerflow.plan.segments import NativePart, PythonPart, Segment, SegmentStep
 from eagerflow.primitives import matrix_product
+from tests.internals import layouts_of, plans_of, segments_of
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
 
@@ -35,12 +36,9 @@ def arrays_of(found):
     return [np.asarray(y) for y in found]
 
 
-def segments_of(function):
-    """The segments of a captured function's plans."""
-    gc.collect()
-    plans = [o for o in gc.get_objects() if type(o) is ef.capture.Plan]
-    found = [s for p in plans for s in p._program.globals.values() if type(s) is Segment]
-    return [s for s in found if any(s.steps)]
+def own_segments(function):
+    """The segments of a captured function's plans that have steps."""
+    return [s for p in plans_of(function) for s in segments_of(p) if any(s.steps)]
 
 
 def check(found, wanted):
@@ -61,9 +59,9 @@ def test_all_of_a_chain_is_one_call():
     step = ef.function(chain)
     for _ in range(3):
         step(*args)
-    own = [s for s in segments_of(step) if len(s.steps) > 3]
+    own = [s for s in own_segments(step) if len(s.steps) > 3]
     assert own, "the steps are not in one segment"
-    assert [type(p) for p in own[-1]._free[0].parts] == [_NativePart]
+    assert [type(p) for p in layouts_of(own[-1])[0].parts] == [NativePart]
 
 
 def test_arrays_that_lie_otherwise():
@@ -162,8 +160,8 @@ def test_steps_without_machine_code_stand_between_the_others():
     outs = np.empty((3, 60, 60), "float32")
     own = Segment([product_step(), product_step(native=lambda *_: None), product_step()])
     own(((a, b, outs[0]), (outs[0], c, outs[1]), (outs[1], a, outs[2])))
-    kinds = [type(p) for p in own._free[0].parts]
-    assert kinds == [_NativePart, PythonPart, _NativePart]
+    kinds = [type(p) for p in layouts_of(own)[0].parts]
+    assert kinds == [NativePart, PythonPart, NativePart]
     np.testing.assert_allclose(outs[2], a @ b @ c @ a, rtol=1e-3, atol=1e-2)
 
 
@@ -191,7 +189,7 @@ def test_an_error_names_the_step(monkeypatch):
 
     monkeypatch.setattr(
         segments.Segment,
-        "_for",
+        "layout_for",
         lambda self, rows: segments.Layout(
             [s._replace(call=fail) if s.step.op.name == "matmul" else s for s in self.steps],
             [None] * len(self.steps),
@@ -210,7 +208,7 @@ def test_plans_go_with_their_segments():
         args = [ef.tensor(a) for a in factors(100, 100)]
         for _ in range(3):
             step(*args)
-        own = segments_of(step)
+        own = own_segments(step)
         assert own
         return [weakref.ref(s) for s in own]
 

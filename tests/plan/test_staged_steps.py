@@ -5,7 +5,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen.kernel import has_segments
-from eagerflow.plan.segments import PythonPart, Segment
+from eagerflow.plan.segments import PythonPart
+from tests.internals import parts_of
 
 pytestmark = pytest.mark.skipif(not has_segments(), reason="there is no compiler")
 
@@ -16,14 +17,6 @@ def array(*shape):
     """Normal numbers, smaller in larger arrays."""
     found = RNG.standard_normal(shape)
     return (found / max(np.sqrt(found.size / shape[-1]), 1)).astype("float32")
-
-
-def parts_of(function):
-    """The parts of all segments of a function's newest plan, after a run."""
-    (entry,) = function._entries.items.values()
-    (plan,) = entry.replay.plans.items.values()
-    segments = [x for x in plan._program.globals.values() if isinstance(x, Segment)]
-    return [part for s in segments for layout in s._free for part in layout.parts]
 
 
 def names_in_python(function):

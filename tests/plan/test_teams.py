@@ -18,9 +18,9 @@ from eagerflow.codegen import kernel
 from eagerflow.codegen.llvm import launch
 from eagerflow.devices import current_device
 from eagerflow.plan.plan import Plan
-from eagerflow.plan.replay import _order
-from eagerflow.plan.segments import Segment
+from eagerflow.plan.replay import order_for
 from eagerflow.runtime import threads
+from tests.internals import parts_of
 from tests.interrupts import at_every_bytecode, interrupted_at_times
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
@@ -55,14 +55,6 @@ def ready(size, seed=0):
     for _ in range(RUNS_BEFORE_CODE):
         found = step(*args)
     return step, args, np.array(found)
-
-
-def parts_of(step):
-    """The parts of the segments of a captured function's plans."""
-    (entry,) = step._entries.items.values()
-    plans = entry.replay.plans.items.values()
-    found = [s for p in plans for s in p._program.globals.values() if type(s) is Segment]
-    return [part for s in found for layout in s._free for part in layout.parts]
 
 
 def test_a_team_is_quiet_when_idle():
@@ -166,7 +158,7 @@ def make_plans(graph, count):
     """Make plans of a graph, run them, and drop them."""
     device = current_device()
     arrays = [np.ones((8, 8), "f4")] * 3
-    order = _order(device)
+    order = order_for(device)
     for _ in range(count):
         Plan(graph, order, device).run(arrays)
 
@@ -227,12 +219,12 @@ def check_functions_made_and_dropped(count, rounds=3):
 @pytest.mark.parametrize("count", [20, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_functions_made_and_dropped(count, monkeypatch):
     """Whatever is kept of them, be it code, calls or guards, is bounded."""
-    monkeypatch.setattr(launch, "_latest", deque(maxlen=8))
+    monkeypatch.setattr(launch, "latest", deque(maxlen=8))
     check_functions_made_and_dropped(count)
 
 
 @linux
 def test_planted_kernels_that_are_kept_for_good_are_found(monkeypatch):
-    monkeypatch.setattr(launch, "_latest", deque())
+    monkeypatch.setattr(launch, "latest", deque())
     with pytest.raises(AssertionError):
         check_functions_made_and_dropped(20, rounds=1)

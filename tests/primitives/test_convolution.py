@@ -220,7 +220,7 @@ def test_any_number_of_threads_gives_the_same_bits():
 def test_infinities_stay_in_the_windows_that_see_them():
     x, w, g, windows, _ = winograd_case(WINOGRAD_CASES[3])
     x[0, 4, 4, 5], x[0, 39, 41, 0] = np.inf, np.nan
-    found = convolution._compiled(WINOGRAD, x, w, windows, turned=False)
+    found = convolution.compiled(WINOGRAD, x, w, windows, turned=False)
     bad = ~np.isfinite(found).all(axis=-1)
     seen = np.zeros_like(bad)
     seen[0, 3:6, 3:6] = seen[0, 38:, 40:] = True
@@ -235,7 +235,7 @@ def test_a_sum_that_overflows_in_a_tile_only_is_computed_directly():
     x, w, _, windows, _ = winograd_case(WINOGRAD_CASES[0])
     x, w = np.full_like(x, 2e38), np.zeros_like(w)
     w[1, 1] = 1 / 1024
-    found = convolution._compiled(WINOGRAD, x, w, windows, turned=False)
+    found = convolution.compiled(WINOGRAD, x, w, windows, turned=False)
     np.testing.assert_allclose(found, np.float32(2e38 / 32), rtol=1e-6)
 
 
@@ -258,7 +258,7 @@ def test_pooling(shape, window, dtype, monkeypatch):
     rng = np.random.default_rng(8)
     x = rng.integers(-3, 3, shape).astype(dtype)  # with many ties
     windows = pool_windows(shape, window)
-    assert pooling._takes(x, windows)
+    assert pooling.takes(x, windows)
     y = pooling.max_pool(x, windows)
     assert (y == pooling.portable_max_pool(np, x, windows)).all()
     g = rng.standard_normal(y.shape).astype(dtype)

@@ -60,7 +60,7 @@ def test_sums_are_exact(pair):
     a, b = pair
     np.testing.assert_array_equal(ef.integer_matmul(a, b).numpy(), exactly(a, b))
     out = np.empty((a.shape[0], b.shape[1]), "int32")
-    integer_products._multiply_floats(a, b, out)
+    integer_products.multiply_floats(a, b, out)
     np.testing.assert_array_equal(out, exactly(a, b))
 
 
@@ -73,12 +73,12 @@ def test_long_sums_of_extremes_are_exact_without_kernels(kinds):
             np.full(s, n, k) for s, n, k in zip([(2, 5001), (5001, 3)], ends, kinds, strict=True)
         )
         out = np.empty((2, 3), "int32")
-        integer_products._multiply_floats(a, b, out)
+        integer_products.multiply_floats(a, b, out)
         np.testing.assert_array_equal(out, exactly(a, b))
 
 
 def test_terms_that_float32_does_not_hold_are_found(monkeypatch):
-    monkeypatch.setattr(integer_products, "_EXACT", 1 << 30)
+    monkeypatch.setattr(integer_products, "EXACT", 1 << 30)
     with pytest.raises(AssertionError):
         test_long_sums_of_extremes_are_exact_without_kernels(("uint8", "int8"))
 
@@ -225,7 +225,7 @@ def test_windows_that_are_copied_wrongly_are_found(plant, monkeypatch, compiled_
         monkeypatch.setattr(
             writer, plant, lambda self, i: offset(self, self.v.number("and", i, -2))
         )
-    monkeypatch.setattr(byte_convolution, "_call", byte_convolution._call.__wrapped__)
+    monkeypatch.setattr(byte_convolution, "known_call", byte_convolution.known_call.__wrapped__)
     with pytest.raises(AssertionError):
         test_windows_are_copied_run_by_run(LARGE[0], "uint8")
 
@@ -293,7 +293,7 @@ def test_bits_do_not_depend_on_threads(bits):
 @needs_llvm
 @pytest.mark.parametrize("plant", ["groups", "halves"])
 def test_planted_bugs_are_found(plant, monkeypatch, compiled_anew):
-    monkeypatch.setattr(weight_product, "_call", weight_product._call.__wrapped__)
+    monkeypatch.setattr(weight_product, "known_call", weight_product.known_call.__wrapped__)
     if plant == "groups":  # scales of the first group for all of them
         scales = writers.WeightProductWriter._scales
         monkeypatch.setattr(

@@ -124,9 +124,9 @@ def test_any_size(cell, size, given, reverse):
     """Against the way step by step, which the contract of the ops compares with definitions."""
     case = Case(cell, size, given=given, reverse=reverse)
     results = case.forward()
-    right = recurrence._forward(np, *case.arguments(), True)
+    right = recurrence.step_by_step(np, *case.arguments(), True)
     kernel, state, values, g, *rest = case.of_gradient(results)
-    after = recurrence._gradient(np, cell, kernel, state, values, g, None, *rest)
+    after = recurrence.gradients_step_by_step(np, cell, kernel, state, values, g, None, *rest)
     found = (*results, *case.gradient(results))
     for a, b in zip(found, (*right, *after), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
@@ -180,8 +180,8 @@ def shared(monkeypatch):
 
 def forget():
     """Let the work be cut anew."""
-    compiled._forward.cache_clear()
-    compiled._gradient.cache_clear()
+    compiled.prepared_forward.cache_clear()
+    compiled.prepared_gradient.cache_clear()
 
 
 def results_by_threads(case, counts):
@@ -206,8 +206,8 @@ def test_bits_do_not_depend_on_threads(cell, least, shared):
 def test_both_ways_to_share_are_tested(shared):
     def shares(batch, helpers):
         size, dtype = compiled.Size(batch, 9, 5, 256), np.dtype("float32")
-        network = compiled._Network("lstm", dtype, size, False, True, False, True, (False,) * 2)
-        return compiled._shares(network, 16, helpers)
+        network = compiled.Network("lstm", dtype, size, False, True, False, True, (False,) * 2)
+        return compiled.shares_of(network, 16, helpers)
 
     assert (shares(64, 3), shares(2, 3)) == ((4, 1), (1, 4))
     assert (shares(64, 0), shares(2, 0)) == ((1, 1), (1, 1))
@@ -257,7 +257,7 @@ def test_a_lost_turn_would_be_seen(shared):
 def test_blocks_fit_into_registers(sums, lines, registers):
     for examples in (1, 2, 3, 48):
         for units in (1, 3, 8, 20, 32, 100, 256, 512):
-            lanes, vectors, rows = compiled._block(examples, units, sums, lines, 16, registers)
+            lanes, vectors, rows = compiled.block_of(examples, units, sums, lines, 16, registers)
             assert -(-units // lanes) % vectors == 0
             assert rows * sums * vectors + 2 <= registers
             assert units > lanes // 2 or lanes == 4

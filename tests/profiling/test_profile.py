@@ -61,7 +61,9 @@ def nothing_stays():
     ef.tanh(ef.ones(3)) + 1.0
     before = forms()
     yield
-    assert not log._open and not log.events and not memory.changes and not memory._held
+    assert (
+        not log.open_profiles and not log.events and not memory.changes and not memory.held_arrays
+    )
     assert same(before, forms())
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))
@@ -72,6 +74,7 @@ def counts(profile):
 
 
 X = ef.ones((64, 64))
+KIND = X.device.kind(X.dtype)
 
 
 # What is seen ------------------------------------------------------------------------------------
@@ -172,7 +175,7 @@ def test_captured_calls_are_seen_with_their_steps():
 
 def test_sessions_and_devices(monkeypatch):
     devices = sys.modules["eagerflow.devices"]
-    monkeypatch.setattr(devices._types["cpu"], "logical", 2)
+    monkeypatch.setattr(devices.device_types["cpu"], "logical", 2)
 
     def f(x):
         with ef.device("cpu:1"):
@@ -255,7 +258,7 @@ def log_site(name):
 def test_times_add_up():
     """All rows and what is between them are the whole; a kernel that sleeps is most of it."""
     op = ef.tanh.op
-    kind = X._kind
+    kind = KIND
     real = op.table[kind]
     op.table[kind] = (lambda a: time.sleep(0.02) or np.tanh(a), *real[1:])
     op.table[kind] = (op.table[kind][0], real[1], op.table[kind][0])
@@ -366,7 +369,7 @@ def looked_at():
 
 
 def nothing_is_open():
-    assert not log._open and not log.events and not memory._held
+    assert not log.open_profiles and not log.events and not memory.held_arrays
     assert not learned.hear and forms()[1] == PLAIN
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))
@@ -390,7 +393,7 @@ def test_interrupts_by_signals_leave_the_plain_forms():
 def test_an_end_that_is_cut_short_goes_on_where_it_was(monkeypatch):
     """A close that needs longer than any time between two interrupts is done at last."""
     looked_at()
-    done, unwrap = [], kernels._unwrap
+    done, unwrap = [], kernels.unwrap
 
     def cut_short(op):
         unwrap(op)
@@ -398,8 +401,8 @@ def test_an_end_that_is_cut_short_goes_on_where_it_was(monkeypatch):
         raise KeyboardInterrupt
 
     p = ef.profile().start()
-    count = len(kernels._timed_ops)
-    monkeypatch.setattr(kernels, "_unwrap", cut_short)
+    count = len(kernels.timed_ops)
+    monkeypatch.setattr(kernels, "unwrap", cut_short)
     for _ in range(count):
         with pytest.raises(KeyboardInterrupt):
             p.release()
@@ -418,7 +421,7 @@ def test_a_fork_goes_on_by_itself():
             try:
                 ef.tanh(X)
                 p.stop()
-                plain = not any(hasattr(x, "untimed") for x in ef.tanh.op.table[X._kind])
+                plain = not any(hasattr(x, "untimed") for x in ef.tanh.op.table[KIND])
                 code = 0 if counts(p) == {"exp": 1, "tanh": 1} and plain else 2
             finally:
                 os._exit(code)

@@ -21,6 +21,7 @@ from tests.differences import (
     same_bits,
     with_errors,
 )
+from tests.internals import array_of
 from tests.programs import helpers, modes
 from tests.programs.running import Run
 
@@ -175,11 +176,11 @@ def perturbed_gradients(eps, seed):
     rng, own = np.random.default_rng(seed), ef.nn.optimizers.Optimizer.apply
 
     def is_plain(gradient):
-        return isinstance(gradient, ef.Tensor) and type(gradient._array) is np.ndarray
+        return isinstance(gradient, ef.Tensor) and type(array_of(gradient)) is np.ndarray
 
     def apply(self, gradients, variables):
         if all(g is None or is_plain(g) for g in gradients):  # else rows of a table, or a trace
-            arrays = [None if g is None else np.asarray(g._array) for g in gradients]
+            arrays = [None if g is None else np.asarray(array_of(g)) for g in gradients]
             changed = with_errors(arrays, eps, rng)
             gradients = [None if a is None else ef.asarray(a) for a in changed]
         own(self, gradients, variables)

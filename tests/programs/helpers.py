@@ -16,6 +16,7 @@ import numpy as np
 
 import eagerflow as ef
 from tests.differences import epsilon, largest_difference, largest_magnitude
+from tests.internals import array_of, value_in
 
 try:
     import torch
@@ -185,7 +186,7 @@ def with_signals(act, f, *args):
 def leaves(nest):
     """The tensors of a nest, in order, and the values of its Variables."""
     if isinstance(nest, ef.Variable):
-        return [nest._current]
+        return [value_in(nest)]
     if isinstance(nest, dict):
         return [x for v in nest.values() for x in leaves(v)]
     if isinstance(nest, list | tuple):
@@ -198,7 +199,7 @@ def in_same_order(a, b):
     found = []
     for program in (a, b):
         held = [leaves(getattr(x, "variables", x)) for x in vars(program).values()]
-        found.append([np.asarray(x._array).strides for part in held for x in part])
+        found.append([np.asarray(array_of(x)).strides for part in held for x in part])
     return found[0] == found[1]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import eagerflow as ef
 from tests.campaigns import Failure
 from tests.differences import address, describe_difference, same_bits
+from tests.internals import array_in, array_of
 from tests.programs import helpers, modes
 from tests.programs.helpers import torch
 
@@ -46,7 +47,7 @@ class Snapshot(NamedTuple):
 def arrays_in(thing):
     """The arrays of a value, which share its memory."""
     if isinstance(thing, ef.Tensor):
-        return [thing._array] if isinstance(thing._array, np.ndarray) else [np.asarray(thing)]
+        return [array_of(thing)] if isinstance(array_of(thing), np.ndarray) else [np.asarray(thing)]
     if isinstance(thing, np.generic):
         return [np.asarray(thing)]
     if isinstance(thing, np.ndarray):
@@ -179,7 +180,7 @@ class Run:
         """Copies of the values of all Variables; ``seen`` has known copies by memory key."""
         found, self.objects = {}, {}
         for name, variable in self.variables():
-            value = variable._current._array
+            value = array_in(variable)
             before, key = self.copies.get(name), memory_key(value)
             if key not in seen:
                 same = before is not None and same_bits(value, before)
@@ -211,7 +212,7 @@ class Run:
     def add_errors(self):
         """Give Variables rounding errors: those of the numbers alone may vanish in a loop."""
         for _, variable in self.variables():
-            value = variable._current._array
+            value = array_in(variable)
             if value.dtype.kind == "f" or value.dtype == ml_dtypes.bfloat16:
                 variable.assign(with_error(np.asarray(value), self.error))
 

@@ -10,21 +10,10 @@ import pytest
 import eagerflow as ef
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked
-from eagerflow.recorder import process, recorder_state
-from eagerflow.runtime import blas, threads
+from eagerflow.runtime import threads
 from eagerflow.scopes import scope, scopes
+from tests.activities import nothing_is_held
 from tests.interrupts import Interrupted, at_bytecode, at_every_bytecode
-
-
-def nothing_is_held():
-    assert recorder_state()[1] is None and not process.recorders
-    assert scopes() == ""
-    assert not threads._lent and not blas._users and not threads._local.alone
-    functions = blas.thread_functions()
-    assert functions is None or functions[1]() == BLAS_THREADS
-
-
-BLAS_THREADS = blas.thread_functions()[1]() if blas.thread_functions() else None
 
 
 def tape():

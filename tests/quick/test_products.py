@@ -63,13 +63,13 @@ def test_gradients_are_those_of_careful_products(steps, values, entries):
 
 
 def test_a_planted_trust_without_a_look_is_found(monkeypatch):
-    monkeypatch.setattr(products, "_has_nan", lambda array: False)
+    monkeypatch.setattr(products, "has_nan", lambda array: False)
     with pytest.raises(AssertionError):
         check(["mask", "sqrt", "mask"], [0.0, 1.0])
 
 
 def test_infinities_of_both_signs_are_seen_in_sums():
-    has_nan = lambda array: quietly(products._has_nan, array)
+    has_nan = lambda array: quietly(products.has_nan, array)
     assert has_nan(np.array([np.inf, -np.inf] * 1000, np.float32))
     for dtype in ("float32", "float16", "complex64", bfloat16):
         assert has_nan(np.array([1.0, np.nan], dtype))

@@ -5,6 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import dispatch
+from tests.internals import recorded_in
 
 CALLS = {
     "sum": lambda x: x.sum(axis=1),
@@ -31,7 +32,7 @@ def entries(f, times):
         tape.watch(x)
         for _ in range(times):
             y = f(x)
-    op, attributes, code, instruction, _, kept, _, value = tape._entries[-1]
+    op, attributes, code, instruction, _, kept, _, value = recorded_in(tape)[-1]
     shape = value if isinstance(value, tuple) else value.shape
     return [op, attributes, code, instruction, kept is None, shape], y, tape, x
 
@@ -41,8 +42,8 @@ def test_entries_are_those_of_the_long_way(name, monkeypatch):
     f = CALLS[name]
     short, y, tape, x = entries(f, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(dispatch, "_remember", lambda *given: None)
-        patch.setattr(dispatch, "_form", lambda *given: [])
+        patch.setattr(dispatch, "remember", lambda *given: None)
+        patch.setattr(dispatch, "form", lambda *given: [])
         long, z, other, own = entries(f, 1)
     assert short == long
     np.testing.assert_array_equal(y.numpy(), z.numpy())
@@ -78,14 +79,14 @@ def test_calls_that_fail_explain_and_are_not_kept():
             x.reshape((5, 3))
         with pytest.raises(ef.errors.ShapeError):
             ef.tensor([1.0, 2.0]).reshape((4, 3))
-        assert len(tape._entries) == 1
+        assert len(recorded_in(tape)) == 1
 
 
 def test_unwatched_values_are_not_recorded():
     with ef.GradientTape() as tape:
         for _ in range(3):
             assert ef.tensor(VALUES).sum(axis=1).shape == (3,)
-        assert tape._entries == []
+        assert recorded_in(tape) == []
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "complex64"])

@@ -9,6 +9,7 @@ from eagerflow.dispatch import check
 from eagerflow.errors import CaptureError
 from eagerflow.recorder import Recorder, process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
+from tests.internals import array_of
 
 
 class Symbol:
@@ -63,17 +64,17 @@ class Trace(Recorder):
 
 
 def replay(trace, inputs, outputs):
-    known = {x._array.number: value for x, value in inputs}
-    known |= {symbol._array.number: v.current for v, symbol in trace.variables.values()}
+    known = {array_of(x).number: value for x, value in inputs}
+    known |= {array_of(symbol).number: v.current for v, symbol in trace.variables.values()}
 
     def value(x):
-        symbolic = isinstance(x, Tensor) and isinstance(x._array, Symbol)
-        return known[x._array.number] if symbolic else x
+        symbolic = isinstance(x, Tensor) and isinstance(array_of(x), Symbol)
+        return known[array_of(x).number] if symbolic else x
 
     for op, args, attributes, outs in trace.nodes:
         results = op.call(*map(value, args), **attributes)
         results = results if isinstance(results, tuple) else (results,)
-        known |= {out._array.number: r for out, r in zip(outs, results, strict=True)}
+        known |= {array_of(out).number: r for out, r in zip(outs, results, strict=True)}
     for variable, new in trace.assigned.values():
         variable.assign(value(new))
     return [value(x) for x in outputs]
@@ -137,7 +138,7 @@ def test_no_kernel_runs_while_tracing():
         x = trace.symbol(ef.TensorSpec((2, 3), "float32"), ef.devices()[0])
         y = ef.vmap(lambda row: row.sum())(x * 2.0)
         assert y.shape == (2,)
-        assert isinstance(y._array, Symbol)
+        assert isinstance(array_of(y), Symbol)
 
 
 @pytest.mark.parametrize(

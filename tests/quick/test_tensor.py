@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as nps
 import eagerflow as ef
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from tests.internals import array_of
 
 T = ef.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 S = ef.tensor(2.5)
@@ -63,7 +64,7 @@ def test_tensors_from_supported_values(values, dtype, shape):
         )
         assert t.nbytes == t.size * t.dtype.itemsize
         assert str(t.device) == "cpu:0"
-        assert t._array.dtype.isnative
+        assert array_of(t).dtype.isnative
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
@@ -126,7 +127,7 @@ def test_tensor_copies_and_asarray_shares():
     shared, own = ef.asarray(x), ef.tensor(x)
     x[0] = 9
     assert (float(shared[0]), float(own[0])) == (9.0, 0.0)
-    assert ef.asarray(x, copy=False)._array is x
+    assert array_of(ef.asarray(x, copy=False)) is x
     forced = ef.asarray(x, copy=True)
     x[0] = 1
     assert float(forced[0]) == 9.0
@@ -302,7 +303,7 @@ def test_dlpack_with_numpy(dtype):
         assert again.tolist() == x.tolist()
     # Before version 1, which NumPy has since 2.1, DLPack cannot say "read-only": copies are made.
     shared = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
-    assert np.shares_memory(np.from_dlpack(t), t._array) == shared
+    assert np.shares_memory(np.from_dlpack(t), array_of(t)) == shared
     assert t.__dlpack_device__() == (1, 0)
     copied = np.from_dlpack(t, copy=True) if shared else np.array(np.from_dlpack(t))
     copied[...] = 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.devices import _types
+from eagerflow.devices import device_types
 from eagerflow.errors import EagerflowError
 from eagerflow.recorder import process, recorder_state
 
@@ -45,8 +45,8 @@ def nothing_is_left():
 
 
 def test_thousands_of_gradients_in_eight_threads(monkeypatch):
-    monkeypatch.setattr(_types["cpu"], "logical", THREADS)
-    monkeypatch.setattr(_types["cpu"], "devices", dict(_types["cpu"].devices))
+    monkeypatch.setattr(device_types["cpu"], "logical", THREADS)
+    monkeypatch.setattr(device_types["cpu"], "devices", dict(device_types["cpu"].devices))
 
     def work(i):
         wrong = 0
@@ -122,7 +122,7 @@ def test_a_recorder_does_not_leak_into_another_thread():
     def other():
         entered.wait(5)
         y = x * 3
-        seen.append((recorder_state()[1], y._key, float(y.sum())))
+        seen.append((recorder_state()[1], float(y.sum())))
         leave.set()
 
     thread = threading.Thread(target=other)
@@ -132,9 +132,9 @@ def test_a_recorder_does_not_leak_into_another_thread():
         entered.set()
         leave.wait(5)
         y = (x * x).sum()
-        assert len(tape._entries) == 2
+        assert repr(tape).startswith("<GradientTape recording: 2 ops")
     thread.join()
-    assert seen == [(None, None, 9.0)]
+    assert seen == [(None, 9.0)]
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]
 
 
@@ -160,7 +160,6 @@ def test_unrecorded_ops_are_correct_while_other_threads_record():
             while rounds < 2_000 or not recorded.is_set():
                 rounds += 1
                 y = x * x + x
-                assert y._key is None
                 assert y.tolist() == [2.0, 6.0]
         finally:
             stop.set()

@@ -50,7 +50,7 @@ def fixture_told(monkeypatch):
         given_so_far.append((message, category, filename))
 
     monkeypatch.setattr(warnings, "warn_explicit", note)
-    monkeypatch.setattr(cache, "_complaints", itertools.count())
+    monkeypatch.setattr(cache, "complaints", itertools.count())
     yield given_so_far
     assert given_so_far == []
 
@@ -73,9 +73,9 @@ def fixture_folder(tmp_path):
 def fixture_kind(request, monkeypatch):
     """With the flags of POSIX's open, and as on systems that have none of them."""
     if not request.param:
-        monkeypatch.setattr(cache, "_PINNED", False)
-        monkeypatch.setattr(cache, "_NOFOLLOW", 0)
-        monkeypatch.setattr(cache, "_READ", os.O_RDONLY | cache._BINARY)
+        monkeypatch.setattr(cache, "PINNED", False)
+        monkeypatch.setattr(cache, "NOFOLLOW", 0)
+        monkeypatch.setattr(cache, "READ_FLAGS", os.O_RDONLY | cache.BINARY)
 
 
 def entry(folder, key):

@@ -16,7 +16,7 @@ import eagerflow
 from eagerflow.runtime import blas
 
 a, b = np.random.default_rng(0).standard_normal((2, 200, 200))
-library = blas._library()
+library = blas.openblas()
 os.environ["OPENBLAS_CORETYPE"] = "Haswell"
 library.gotoblas_dynamic_quit()
 library.gotoblas_dynamic_init()
@@ -30,9 +30,9 @@ print(old, changed, blas.kernels(), os.environ.get("OPENBLAS_CORETYPE"))
 
 
 def needs_kernels():
-    if not hasattr(blas._library(), "gotoblas_dynamic_init"):
+    if not hasattr(blas.openblas(), "gotoblas_dynamic_init"):
         pytest.skip("no OpenBLAS that has several kernels")
-    if not blas._has_avx512():
+    if not blas.has_avx512():
         pytest.skip("the processor has no AVX-512")
 
 
@@ -74,7 +74,7 @@ def test_unexpected_core_type_is_reset():
 
 
 def test_kernels_have_a_name_where_there_is_an_openblas():
-    assert bool(blas.kernels()) == (blas._library() is not None)
+    assert bool(blas.kernels()) == (blas.openblas() is not None)
 
 
 def test_importing_chooses():
@@ -84,4 +84,4 @@ def test_importing_chooses():
     done = subprocess.run(
         [sys.executable, "-c", program], env=own, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() not in blas._OLDER
+    assert done.stdout.strip() not in blas.OLDER_KERNELS

@@ -234,18 +234,18 @@ def test_planted_blindness_is_found(monkeypatch, folder):
     swap = lambda a, b: (b, a)
     assert damage_problems(objects, flip) == damage_problems(objects, swap) == []
     with monkeypatch.context() as planted:  # a digest is not looked at
-        planted.setattr(cache, "_unpack", lambda raw, key: raw[cache.HEADER + len(key) :])
+        planted.setattr(cache, "unpack", lambda raw, key: raw[cache.HEADER + len(key) :])
         assert "first key: the wrong content" in damage_problems(objects, flip)
     with monkeypatch.context() as planted:  # the key is not looked at
-        right = cache._unpack
+        right = cache.unpack
         planted.setattr(
             cache,
-            "_unpack",
+            "unpack",
             lambda raw, key: next(filter(None, (right(raw, k.encode()) for k in KEYS))),
         )
         assert "first key: the wrong content" in damage_problems(objects, swap)
     with monkeypatch.context() as planted:  # damaged files stay
-        planted.setattr(cache._Folder, "discard", lambda self, name: False)
+        planted.setattr(cache.Folder, "discard", lambda self, name: False)
         assert "first key: the file is still there" in damage_problems(objects, flip)
 
 
@@ -320,7 +320,7 @@ def test_a_planted_follower_of_links_is_found(monkeypatch, folder):
     objects.store("key", b"content")
     os.rename(entry(folder, "key"), folder / "target")
     put_link(entry(folder, "key"))
-    monkeypatch.setattr(cache, "_READ", os.O_RDONLY)
+    monkeypatch.setattr(cache, "READ_FLAGS", os.O_RDONLY)
     assert objects.load("key") == b"content"
 
 
@@ -329,7 +329,7 @@ def test_a_planted_wait_for_a_pipe_is_found(monkeypatch, folder):
     objects = ObjectCache(folder)
     folder.mkdir(0o700)
     os.mkfifo(entry(folder, "key"))
-    monkeypatch.setattr(cache, "_READ", os.O_RDONLY | os.O_NOFOLLOW)
+    monkeypatch.setattr(cache, "READ_FLAGS", os.O_RDONLY | os.O_NOFOLLOW)
     with pytest.raises(AssertionError, match="it hangs"):
         within(0.2, lambda: objects.load("key"))
     os.close(os.open(entry(folder, "key"), os.O_WRONLY))  # lets the waiting thread go on

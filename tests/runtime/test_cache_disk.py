@@ -79,7 +79,7 @@ def test_calls_that_fail(monkeypatch, folder, told, call, number, when):
     complete = [name for name in names(folder) if name.endswith(".kernel")]
     assert names(folder) == complete  # nothing half made is left
     # Looking at sizes comes after storing; a folder that is not opened cannot fail to open.
-    stored = call == "scandir" or (number == errno.EIO and call == "open" and not cache._PINNED)
+    stored = call == "scandir" or (number == errno.EIO and call == "open" and not cache.PINNED)
     assert objects.load("old") == (b"new content" if stored else b"old content")
     objects.store("key", b"content")
     assert objects.load("key") == b"content"  # it works again when the trouble is over
@@ -267,7 +267,7 @@ def test_a_folder_that_vanishes(monkeypatch, folder, call):
     objects.store("key", b"content")
     assert left == []
     # An open folder can be listed when it is gone: the store then ends without a second try.
-    gone = call == "scandir" and cache._PINNED
+    gone = call == "scandir" and cache.PINNED
     assert objects.load("key") == (None if gone else b"content")
 
 

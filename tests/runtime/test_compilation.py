@@ -21,7 +21,7 @@ SECONDS = 20.0  # after which something hangs
 def two_threads():
     threads.set_thread_count(2)
     yield
-    compilation._waiting.clear()
+    compilation.waiting.clear()
     threads.set_thread_count(None)
 
 
@@ -64,7 +64,7 @@ def test_pending_compilation_runs_in_the_requesting_thread(busy_pool):
     busy_pool.set()
     assert several[2].content() == b"\x02"
     assert sorted(made) == [0, 1, 2]
-    assert not compilation._waiting
+    assert not compilation.waiting
 
 
 def test_waiting_thread_compiles_other_pending_code():
@@ -105,7 +105,7 @@ def test_single_thread_compiles_in_the_requesting_thread():
     threads.set_thread_count(1)
     made = []
     one = Compilation(lambda: made.append(threading.get_ident()) or b"code")
-    assert not compilation._waiting
+    assert not compilation.waiting
     assert one.content() == b"code"
     assert made == [threading.get_ident()]
 
@@ -182,21 +182,21 @@ def test_code_that_is_made_at_once_is_that_made_alone():
 @compiler
 def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
     """While one thread makes code, another one comes in: else neither would end."""
-    emit, together = machine_code._emitter(), threading.Barrier(2)
+    emit, together = machine_code.emitter(), threading.Barrier(2)
     if emit is None:
         pytest.skip("llvmlite hides the function")
 
-    own = machine_code._local.place
+    own = machine_code.local.place
 
     def meet(*given):
         together.wait(SECONDS)
         return emit(*given)
 
     def compile_elsewhere():
-        machine_code._local.place = (own + 1) % machine_code.MAX_PLACES
+        machine_code.local.place = (own + 1) % machine_code.MAX_PLACES
         machine_code.compile_object(text(1))
 
-    monkeypatch.setattr(machine_code, "_emitter", lambda: meet)
+    monkeypatch.setattr(machine_code, "emitter", lambda: meet)
     user = threading.Thread(target=compile_elsewhere)
     user.start()
     machine_code.compile_object(text(2))
@@ -207,7 +207,7 @@ def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
 @compiler
 def test_compilation_without_the_emitter_gives_the_same_code(monkeypatch):
     wanted = machine_code.compile_object(text(3))
-    monkeypatch.setattr(machine_code, "_emitter", lambda: None)
+    monkeypatch.setattr(machine_code, "emitter", lambda: None)
     assert machine_code.compile_object(text(3)) == wanted
 
 
@@ -249,7 +249,7 @@ from eagerflow.runtime import compilation, machine_code, threads
 from tests.runtime.test_compilation import text
 threads.set_thread_count(2)
 machine_code.compile_object(text(0))
-emit = machine_code._emitter()
+emit = machine_code.emitter()
 
 def slow(*given):
     inside.append(1)
@@ -259,7 +259,7 @@ def slow(*given):
     inside.pop()
     return found
 
-machine_code._emitter = lambda: slow
+machine_code.emitter = lambda: slow
 compilation.Compilation(lambda: machine_code.compile_object(text(1)))
 begun.wait(20)
 """

@@ -49,7 +49,7 @@ def started(monkeypatch):
 
 STARTS = {
     "a cluster": lambda address: RayHosts(b"", address, 1),
-    "a deployment": deployment._connect,
+    "a deployment": deployment.connect,
 }
 ADDRESSES = {"10.7.0.1:6398": False, "127.0.0.1:6398": True, "localhost:6398": True}
 
@@ -167,7 +167,7 @@ def test_errors_of_a_start_are_raised():
 
 def test_a_ray_that_hangs_is_not_waited_for(monkeypatch):
     goes_on, said = threading.Event(), []
-    monkeypatch.setattr(ray_library, "_BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(ray_library, "BEGIN_SECONDS", 0.05)
     try:
         with pytest.raises(SessionError, match=r"Ray has not started within 0\.05 s"):
             begin_ray(lambda: goes_on.wait(10.0), lambda: said.append("ended"))
@@ -180,8 +180,8 @@ def test_a_ray_that_hangs_is_not_waited_for(monkeypatch):
 
 
 def test_a_child_of_a_fork_has_a_thread_of_its_own():
-    assert ray_library._thread.result(lambda: 1) == 1
+    assert ray_library.ray_thread.result(lambda: 1) == 1
     child = os.fork()
     if child == 0:
-        os._exit(0 if ray_library._thread.result(lambda: 2, seconds=10) == 2 else 1)
+        os._exit(0 if ray_library.ray_thread.result(lambda: 2, seconds=10) == 2 else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -104,7 +104,7 @@ class Sender:
                     elif isinstance(asked, Streamed):
                         await self._stream(asked)
                     elif asked.whole:
-                        self._check(asked, *await connection.exchange(asked.data))
+                        self.check_answer(asked, *await connection.exchange(asked.data))
                     else:
                         await self._send_part(asked)
                     if self.chance.random() < 0.1:
@@ -124,7 +124,7 @@ class Sender:
             self.fault("a valid call", answer)
         self.counts["valid"] += 2
 
-    def _check(self, asked, status, headers, body):
+    def check_answer(self, asked, status, headers, body):
         """Check that the status is allowed and that errors have a message."""
         self.counts[asked.kind, status] += 1
         if status not in HTTP_STATUS:
@@ -143,7 +143,7 @@ class Sender:
                     status = 100
                     while status == 100:  # "go on" comes before the answer
                         status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
-                self._check(asked, status, {}, b"")
+                self.check_answer(asked, status, {}, b"")
             except TimeoutError:
                 self.counts[asked.kind, "waits"] += 1
             except asyncio.IncompleteReadError:

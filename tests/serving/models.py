@@ -41,14 +41,14 @@ class Client:
     """A connection that is kept, and JSON both ways."""
 
     def __init__(self, server):
-        self._connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+        self.connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
 
     def call(self, path, body=None, headers=(), method=None):
         """Status, headers and body of an answer."""
         data = json.dumps(body) if isinstance(body, dict | list) else body
         method = method or ("GET" if body is None else "POST")
-        self._connection.request(method, path, data, dict(headers))
-        answer = self._connection.getresponse()
+        self.connection.request(method, path, data, dict(headers))
+        answer = self.connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read()
 
     def json(self, path, body=None, status=200):
@@ -58,4 +58,4 @@ class Client:
         return json.loads(data)
 
     def close(self):
-        self._connection.close()
+        self.connection.close()

@@ -151,9 +151,9 @@ class Load:
             return
         answered = self.check(id, kind, found, inputs, version)
         if answered is not None:
-            self._check_version(id, kind, answered, floor, side)
+            self.check_version(id, kind, answered, floor, side)
 
-    def _check_version(self, id, kind, answered, floor, side):
+    def check_version(self, id, kind, answered, floor, side):
         """A fault where another version answered than those that might."""
         if kind == "side":
             fits = answered in side | self.side

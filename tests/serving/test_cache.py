@@ -9,7 +9,7 @@ import eagerflow as ef
 from eagerflow.errors import ArgumentError, IndexRangeError
 from eagerflow.serving import Batching, LateError
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.cache import _ENTRY, Cache, Cached
+from eagerflow.serving.cache import ENTRY_BYTES, Cache, Cached
 from eagerflow.serving.metrics import Metrics
 from tests.serving.models import Client, put_version, remove_version, scaling
 from tests.serving.test_batching import Watched, run
@@ -99,25 +99,25 @@ def test_errors_are_not_kept():
             await answering.run({"i": np.array([1])}, ["z"])
 
     run(go())
-    assert len(version.batches) == 3 and answering._cache.bytes == 0
+    assert len(version.batches) == 3 and answering.cache.bytes == 0
 
 
 def test_bytes_are_bounded_and_the_oldest_goes():
     version = Watched(scaling(2))
-    entry = _ENTRY + 16
+    entry = ENTRY_BYTES + 16
     answering = cached(version, 3 * entry, max_rows=1)
 
     async def go():
         for value in (1.0, 2.0, 3.0, 1.0, 4.0):  # 2 goes
             await answering.run(row(value))
-        assert answering._cache.bytes == 3 * entry and len(version.batches) == 4
+        assert answering.cache.bytes == 3 * entry and len(version.batches) == 4
         await answering.run(row(1.0))
         assert len(version.batches) == 4
         await answering.run(row(2.0))
         assert len(version.batches) == 5
         large = np.ones((200, 3), "float32")
         await answering.run({"x": large})
-        assert answering._cache.bytes == 3 * entry
+        assert answering.cache.bytes == 3 * entry
 
     run(go())
 
@@ -126,10 +126,11 @@ def test_parts_of_a_batch_do_not_keep_the_batch():
     answering = cached(Watched(scaling(2)), max_rows=8)
 
     async def go():
-        await asyncio.gather(*(answering.run(row(float(i))) for i in range(8)))
+        rows = [row(float(i)) for i in range(8)]
+        await asyncio.gather(*map(answering.run, rows))
+        return await asyncio.gather(*map(answering.run, rows))
 
-    run(go())
-    kept = [array for found in answering._cache._kept.values() for array in found.values()]
+    kept = [array for found in run(go()) for array in found.values()]
     assert len(kept) == 16 and all(array.base is None for array in kept)
 
 

@@ -16,10 +16,10 @@ def served(tmp_path_factory):
 def test_wrong_answers_are_found():
     sender, headers = Sender(None, 0), {"content-type": "application/json"}
     for status, body in ((400, b'{"error": "x"}'), (200, b"{}")):
-        sender._check(Asked("json", b""), status, headers, body)
+        sender.check_answer(Asked("json", b""), status, headers, body)
     assert not sender.faults
     for status, body in ((500, b'{"error": "x"}'), (400, b"{}"), (302, b"")):
-        sender._check(Asked("json", b""), status, headers, body)
+        sender.check_answer(Asked("json", b""), status, headers, body)
     assert len(sender.faults) == 3
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from eagerflow.serving.application import _Endpoints
+from eagerflow.serving.application import Endpoints
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.openapi import OPERATIONS
 from tests.serving.test_server import INFER, PREDICT, ROW
@@ -19,7 +19,7 @@ X = {"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1.0, 2.0, 3.0]}
 
 def test_every_route_is_described(client):
     told = client.json("/openapi.json")
-    rows = _Endpoints(None, Limits()).table()
+    rows = Endpoints(None, Limits()).table()
     described = {(m.upper(), path) for path, ms in told["paths"].items() for m in ms}
     assert described == {(method, path) for method, path, _, _ in rows}
     assert {made.__name__ for _, _, made, _ in rows} == set(OPERATIONS)

@@ -170,7 +170,7 @@ def test_reload_of_tokens_limits_and_log_keeps_connections(tmp_path, capfd):
     path = written(tmp_path, text)
     with Server.of_file(path, told.append, port=0, grpc_port=0) as server:
         client = Client(server)
-        asking = client._connection
+        asking = client.connection
         asking.connect()
         opened = asking.sock
 

@@ -10,7 +10,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.serving import Access, Batching
-from eagerflow.serving.application import _Endpoints
+from eagerflow.serving.application import Endpoints
 from tests.serving.test_server import PREDICT, ROW, until
 
 BODY = json.dumps(ROW).encode()
@@ -29,13 +29,13 @@ class Kept:
         self.socket = socket.create_connection((server.host, server.port), 20)
         self.file = self.socket.makefile("rb")
         self.handed_on = 0
-        asked = _Endpoints.asked
+        asked = Endpoints.asked
 
         def counted(*given):
             self.handed_on += 1
             return asked(*given)
 
-        monkeypatch.setattr(_Endpoints, "asked", counted)
+        monkeypatch.setattr(Endpoints, "asked", counted)
 
     def ask(self, data):
         self.socket.sendall(data)
@@ -71,7 +71,7 @@ def full(folder, monkeypatch, **options):
                 body = json.dumps({"instances": [[count, 2, 3]]}).encode()
                 made.sendall(request_of(PREDICT, body, f"authorization: Bearer {TOKEN}"))
                 until(lambda count=count: batcher.running == count)
-            until(lambda: len(batcher._waiting) == 1)
+            until(lambda: len(batcher.waiting) == 1)
             kept = Kept(server, monkeypatch)
             yield server, kept, free
             kept.socket.close()

@@ -101,8 +101,8 @@ def test_a_generation_goes_on_through_a_swap(folder, server):
     first = model.batcher()
     first.version.seconds = 1.0  # in a thread, so that the server looks at its files
     body = {"tokens": [1], "max_tokens": 400, "temperature": 0}
-    client._connection.request("POST", "/v2/models/words/generate_stream", json.dumps(body))
-    answer = client._connection.getresponse()
+    client.connection.request("POST", "/v2/models/words/generate_stream", json.dumps(body))
+    answer = client.connection.getresponse()
     answer.readline()
     put_version(folder / "words", 2, GRAPHS[False])
     remove_version(folder / "words", 1)

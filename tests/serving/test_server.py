@@ -137,10 +137,10 @@ def test_connections_without_a_request_are_ended(folder):
             assert 0.1 < time.monotonic() - begin < 9
         client = Client(server)
         client.json(PREDICT, ROW)
-        kept = client._connection.sock
+        kept = client.connection.sock
         time.sleep(1.0)  # uvicorn keeps it for five seconds
         assert client.json(PREDICT, ROW)["predictions"][0]["total"] == 6
-        assert client._connection.sock is kept
+        assert client.connection.sock is kept
         client.close()
 
 

@@ -29,7 +29,7 @@ def test_wrong_answers_are_found():
         load.check(0, name, found, inputs)
         assert len(load.faults) == position + 1
     load.check(0, "told", second, inputs, 1)
-    load._check_version(0, "rows", 1, 2, set())
+    load.check_version(0, "rows", 1, 2, set())
     assert len(load.faults) == len(wrong) + 2
 
 

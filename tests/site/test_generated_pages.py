@@ -79,10 +79,8 @@ def test_facts_that_are_missing_show_their_reasons():
             reasons += 1
     assert reasons > 40
     assert dict(facts.facts_of(ef.argmax.op))["Gradient"].startswith("none: the result is an index")
-    assert (
-        facts._gradient(ops["random_gamma"])
-        == "its gradient is at fixed probability, not for fixed bits"
-    )
+    told = facts.gradient_of(ops["random_gamma"])
+    assert told == "its gradient is at fixed probability, not for fixed bits"
 
 
 def test_shapes_are_those_of_calls():

@@ -160,7 +160,7 @@ def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) ->
 
 
 _made: OrderedDict[Any, Any] = OrderedDict()
-_MAX_MADE = 512
+MAX_MADE = 512
 
 
 def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Graph, P], T]:
@@ -179,7 +179,7 @@ def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Gra
         result = _made.get(known)
         if result is None:
             result = _made[known] = f(graph, *args)  # type: ignore[call-arg]
-            if len(_made) > _MAX_MADE:
+            if len(_made) > MAX_MADE:
                 _made.pop(next(iter(_made)), None)
         graph.cache[key] = result
         return result
@@ -202,7 +202,7 @@ def as_before(name: str, inputs: list[Value], nodes: Sequence[Node], outputs: li
     if before is not None and _is_copy(before, inputs, nodes, outputs):
         return before
     made = _latest[key] = Body(name, inputs, nodes, outputs)
-    if len(_latest) > _MAX_MADE:
+    if len(_latest) > MAX_MADE:
         _latest.pop(next(iter(_latest)), None)
     return made
 
@@ -227,7 +227,7 @@ def _is_copy(body: Body, inputs: list[Value], nodes: Sequence[Node], outputs: li
             or node.origin != other.origin
             or node.device != other.device
             or len(node.outputs) != len(other.outputs)
-            or not _same_inputs(node.inputs, other.inputs, own)
+            or not same_inputs(node.inputs, other.inputs, own)
         ):
             return False
         given, known = node.attributes, other.attributes
@@ -240,7 +240,7 @@ def _is_copy(body: Body, inputs: list[Value], nodes: Sequence[Node], outputs: li
     return [own.get(v) for v in outputs] == list(body.outputs)
 
 
-def _same_inputs(given: tuple[Any, ...], known: tuple[Any, ...], own: dict[Any, Any]) -> bool:
+def same_inputs(given: tuple[Any, ...], known: tuple[Any, ...], own: dict[Any, Any]) -> bool:
     """Whether the inputs of two nodes correspond; ``own`` maps values to the known graph's."""
     if len(given) != len(known):
         return False

@@ -170,7 +170,7 @@ def halves(
         totals = writing.inputs(added, "sum_")
         sums = [add(total, g) for total, (_, g) in zip(totals, of_captured, strict=True)]
     outs = writing.values([*back, *sums, *(g for _, g in of_slices)])
-    nodes, residuals = _cut(
+    nodes, residuals = cut(
         writing.trace.nodes, middle, outs, set(writing.values(state)), set(writing.values(captured))
     )
     middle_values = [*writing.values(ys), *residuals]
@@ -212,7 +212,7 @@ def _way_back(
     return Body(f"{name}_gradient", [*given, *entries, *taken], nodes, results), read
 
 
-def _cut(
+def cut(
     nodes: list[Node], middle: int, outs: list[Value], state: set[Value], captured: set[Value]
 ) -> tuple[list[Node], list[Value]]:
     """The nodes of the backward pass, and the forward values that they use.

@@ -35,7 +35,7 @@ def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
             rows.setdefault(kind, []).append(row)
     checks: list[Callable[[], Any]] = []
     if by_code and _comparisons(rows) >= MIN_COMPARISONS and can_ask():
-        asked = [ask(*row) for kind, ask in _ASKED.items() for row in rows.pop(kind, ())]
+        asked = [ask(*row) for kind, ask in ASKED.items() for row in rows.pop(kind, ())]
         checks = [question(asked)] if asked else []
     return checks + [
         _CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS if kind in rows
@@ -48,7 +48,7 @@ def _comparisons(rows: dict[str, list[Any]]) -> int:
     for kind, own in rows.items():
         if kind in ("elements", "values"):
             found += sum(len(parts) for _, parts in own)
-        elif kind in _ASKED:
+        elif kind in ASKED:
             found += len(own)
     return found
 
@@ -127,7 +127,7 @@ _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
 
 # The same rows as comparisons that machine code makes, all in one call.
 _ELEMENTS: dict[type, str] = {list: "list", dict: "keys"}
-_ASKED: dict[str, Callable[..., Row]] = {
+ASKED: dict[str, Callable[..., Row]] = {
     "item": lambda a, key, was: ("dict_item" if type(a) is dict else "item", a, key, was),
     "attribute": lambda a, key, was: ("attribute", a, key, NOTHING if was is ABSENT else was),
     "weak": lambda a, key, was: ("weak", a, key, was),

@@ -61,7 +61,7 @@ class _Operand:
         return any(len(s) >= -axis and s[axis] != 1 for s in shapes)
 
 
-def _operand(sweep: Sweep, x: Any) -> _Operand | None:
+def operand_of(sweep: Sweep, x: Any) -> _Operand | None:
     """The operand behind ``x``; None if it is not a dequantized value."""
     node = sweep.maker(x, dequantize)
     if node is None or node.outputs[0].dtype != _FLOAT:
@@ -76,7 +76,7 @@ def _operand(sweep: Sweep, x: Any) -> _Operand | None:
 
 @rule(INTEGERS, matmul, words="a product of dequantized matrices -> of their integers, scaled")
 def _product(sweep: Sweep, node: Node) -> Value | None:
-    a, b = (_operand(sweep, x) for x in node.inputs)
+    a, b = (operand_of(sweep, x) for x in node.inputs)
     if a is None or b is None or b.zero is not None or b.integers.dtype != "int8":
         return None
     if a.varies(-1) or b.varies(-2) or min(len(x.integers.shape) for x in (a, b)) < 2:
@@ -86,7 +86,7 @@ def _product(sweep: Sweep, node: Node) -> Value | None:
         columns = _sums(sweep, b.integers, -2, True)
         zero = sweep.make(astype, a.zero, dtype=SUMS)
         y = sweep.make(subtract, y, sweep.make(multiply, columns, zero))
-    return _scaled(sweep, y, a.scale, b.scale)
+    return scaled(sweep, y, a.scale, b.scale)
 
 
 def _sums(sweep: Sweep, weights: Value, axis: Any, keepdims: bool) -> Value:
@@ -99,7 +99,7 @@ def _sums(sweep: Sweep, weights: Value, axis: Any, keepdims: bool) -> Value:
     return Value(name, found.shape, found.dtype, weights.owner, constant=found)
 
 
-def _scaled(sweep: Sweep, sums: Value, *scales: Value) -> Value:
+def scaled(sweep: Sweep, sums: Value, *scales: Value) -> Value:
     """Sums of integers as floats."""
     scale = sweep.make(multiply, *scales)
     return sweep.make(multiply, sweep.make(astype, sums, dtype=_FLOAT), scale)
@@ -107,7 +107,7 @@ def _scaled(sweep: Sweep, sums: Value, *scales: Value) -> Value:
 
 @rule(INTEGERS, conv, words="a convolution of dequantized images -> of their integers, scaled")
 def _convolution(sweep: Sweep, node: Node) -> Value | None:
-    x, w = (_operand(sweep, given) for given in node.inputs)
+    x, w = (operand_of(sweep, given) for given in node.inputs)
     if x is None or w is None or w.zero is not None or w.integers.dtype != "int8":
         return None
     if x.scale.size != 1 or any(w.varies(axis) for axis in range(-len(w.scale.shape), -1)):
@@ -123,7 +123,7 @@ def _convolution(sweep: Sweep, node: Node) -> Value | None:
         zero = sweep.make(reshape, sweep.make(astype, x.zero, dtype=SUMS), shape=())
         y = sweep.make(subtract, y, sweep.make(multiply, filters, zero))
     scales = (sweep.make(reshape, s, shape=s.shape[-1:]) for s in (x.scale, w.scale))
-    return _scaled(sweep, y, *scales)
+    return scaled(sweep, y, *scales)
 
 
 def _padded(sweep: Sweep, node: Node, x: _Operand) -> Value | None:

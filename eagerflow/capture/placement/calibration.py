@@ -280,7 +280,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
                 rates[f"{place}{suffix}"] = own
             done.add(kind)  # logical devices are equal
         key = f"links of {', '.join([_kind(x) for x in places])} {_machine()}"
-        links = remembered(key, partial(_links, places), _as_links, again)
+        links = remembered(key, partial(all_links, places), _as_links, again)
     latency, run, crowd, pairs = links
     bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
     return CostModel(rates, latency, bandwidth or math.inf, run, crowd)
@@ -290,7 +290,7 @@ def rates_of(place: Device, again: bool = False) -> dict[str, Rates]:
     """The rates of a device, measured once: by "", and by " alone" with all cores available."""
     key = f"rates of {_kind(place)} {_machine()}"
     with Locked(_measuring), np.errstate(all="ignore"):
-        own, whole = remembered(key, partial(_both, place), _as_both, again)
+        own, whole = remembered(key, partial(both_rates, place), _as_both, again)
     return {"": own, " alone": whole} if executor.mode_of(place) == executor.SHARED else {"": own}
 
 
@@ -301,13 +301,13 @@ def _kind(place: Device) -> str:
     return f"{place.type} with {executor.share_of(place)} cores {executor.mode_of(place)}"
 
 
-def _both(place: Device) -> list[Any]:
+def both_rates(place: Device) -> list[Any]:
     """The rates of a device with its share of the cores, and with all."""
     own = executor.run_at(executor.mode_of(place), executor.share_of(place), _rates, place)
     return [asdict(own), asdict(replace(own, products=_products(place)))]
 
 
-def _links(places: Sequence[Device]) -> list[Any]:
+def all_links(places: Sequence[Device]) -> list[Any]:
     """Latency, run overhead, slowdown by neighbours, and rates between separate memories."""
     return [*_handover(places), _crowd(places), _bandwidth(places)]
 

@@ -198,7 +198,8 @@ _starting = reentrant_lock()
 _orders = count()
 
 
-def _worker(place: Device, transfer: bool) -> _Worker:
+def worker_of(place: Device, transfer: bool) -> _Worker:
+    """The thread of a device, for its computations or for its transfers."""
     key = place, transfer
     found = _workers.get(key)
     if found is None:
@@ -348,7 +349,7 @@ class Run(ScopeGuard):
             with device(task.device):
                 self.do(number)
             return
-        while not _worker(task.device, task.transfer).put(self, number, task.priority):
+        while not worker_of(task.device, task.transfer).put(self, number, task.priority):
             pass  # that thread is ending; a new one replaces it
 
     def do(self, number: int) -> None:

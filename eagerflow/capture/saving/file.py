@@ -168,7 +168,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 fail("it is a pipe or a device", expected="a file that graph.save wrote")
-            return with_recorder(None, _read, found.st_size, _reader(file))  # type: ignore[no-any-return]
+            return with_recorder(None, read_graph, found.st_size, _reader(file))  # type: ignore[no-any-return]
     except FileFormatError as error:
         _tell(error, "load", name)
         raise
@@ -189,7 +189,7 @@ def _reader(file: io.FileIO) -> Fill:
 
 def decode(data: bytes) -> Graph:
     """The graph of a file that holds these bytes."""
-    graph: Graph = with_recorder(None, _read, len(data), _memory_reader(memoryview(data)))
+    graph: Graph = with_recorder(None, read_graph, len(data), _memory_reader(memoryview(data)))
     return graph
 
 
@@ -215,7 +215,9 @@ def map_open(file: io.FileIO) -> Graph:
         shape = shape_as(place, dtype)
         return np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
 
-    graph: Graph = with_recorder(None, _read, len(memory), _memory_reader(memoryview(memory)), take)
+    graph: Graph = with_recorder(
+        None, read_graph, len(memory), _memory_reader(memoryview(memory)), take
+    )
     return graph
 
 
@@ -223,7 +225,8 @@ def _tell(error: FileFormatError, op: str, path: str) -> None:
     error.op, error.argument = error.op or op, error.argument or path
 
 
-def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
+def read_graph(size: int, fill: Fill, take: Take | None = None) -> Graph:
+    """The graph in a file of ``size`` bytes, which ``fill`` reads."""
     take = take or partial(_copied, fill)
 
     def read(start: int, count: int) -> bytes | bytearray:

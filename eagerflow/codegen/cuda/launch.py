@@ -60,8 +60,8 @@ class CudaProgram:
         return source([self.code])
 
 
-_programs: dict[Any, CudaProgram] = {}
-_ready: dict[Any, ReadyProgram] = {}
+programs: dict[Any, CudaProgram] = {}
+ready_programs: dict[Any, ReadyProgram] = {}
 _lock = reentrant_lock()
 
 
@@ -79,10 +79,12 @@ def compute(
     places = [_memory(array) for array in arrays]
     key = (device.id, *_key(region, places, sizes))
     with device:
-        ready = _ready.get(key)
+        ready = ready_programs.get(key)
         if ready is None:
-            program, module = _prepared(region, places, sizes), Module(cupy)
-            ready = _kept(_ready, key, ReadyProgram(cupy, device.id, region, program, module))
+            program, module = prepared_program(region, places, sizes), Module(cupy)
+            ready = _kept(
+                ready_programs, key, ReadyProgram(cupy, device.id, region, program, module)
+            )
         ready(arrays, [array.data.ptr for array in arrays])
 
 
@@ -177,7 +179,7 @@ class CudaCall:
             Memory(place, tuple([steps[axis] for axis in entry.axes]))
             for place, steps, entry in zip(places, strides, self._entries, strict=True)
         ]
-        program = _prepared(self._region, memories, self._sizes)
+        program = prepared_program(self._region, memories, self._sizes)
         return ReadyProgram(self._cupy, device, self._region, program, self._module)
 
 
@@ -202,9 +204,10 @@ def _kept(cache: dict[Any, Any], key: Any, found: Any) -> Any:
         return cache.setdefault(key, found)
 
 
-def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> CudaProgram:
+def prepared_program(region: Region, places: list[Memory], sizes: dict[str, int]) -> CudaProgram:
+    """The program for operands with these layouts, prepared once."""
     key = _key(region, places, sizes)
-    found: CudaProgram = _programs.get(key) or _kept(_programs, key, prepare(region, places, sizes))
+    found: CudaProgram = programs.get(key) or _kept(programs, key, prepare(region, places, sizes))
     return found
 
 

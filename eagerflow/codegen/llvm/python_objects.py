@@ -29,7 +29,7 @@ KINDS = """
 """.split()
 """The kinds of checks, by number: a value is read, and compared to the fourth word by identity."""
 
-_TEXT = """
+TEXT = """
 define i64 @differ(ptr %functions, i64 %count, ptr %rows) nounwind {
 entry:
   %held = alloca ptr, align 8
@@ -240,7 +240,7 @@ def _text() -> str:
         lines.append(f"  %at_{name} = getelementptr ptr, ptr %functions, i64 {i}")
         lines.append(f"  %{name} = load ptr, ptr %at_{name}, align 8")
     cases = " ".join(f"i64 {i}, label %{kind}" for i, kind in enumerate(KINDS))
-    return _TEXT.replace("FUNCTIONS", "\n".join(lines)).replace("CASES", cases)
+    return TEXT.replace("FUNCTIONS", "\n".join(lines)).replace("CASES", cases)
 
 
 class _Interface(NamedTuple):
@@ -251,7 +251,7 @@ class _Interface(NamedTuple):
 
 
 @cache
-def _interface() -> _Interface | None:
+def found_interface() -> _Interface | None:
     """None if Python lacks any of the functions."""
     own = ctypes.pythonapi
     optional = next((name for name in _OPTIONAL if hasattr(own, name)), None)
@@ -280,7 +280,7 @@ def question(rows: Sequence[Row]) -> Callable[[], int]:
 
     It keeps the objects of all rows alive, and raises errors of called objects.
     """
-    interface = _interface()
+    interface = found_interface()
     if interface is None:
         raise RuntimeError("Python does not offer its C functions")
     words: list[int | None] = []
@@ -296,4 +296,4 @@ def question(rows: Sequence[Row]) -> Callable[[], int]:
 
 def can_ask() -> bool:
     """Whether machine code is available, and Python has its functions."""
-    return machine_code.available() and _interface() is not None
+    return machine_code.available() and found_interface() is not None

@@ -47,7 +47,7 @@ def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
     >>> out.tolist()
     [2.0, 2.0]
     """
-    writer = (_MakingWriter if makes else _FunctionWriter)(region, tile)
+    writer = (_MakingWriter if makes else FunctionWriter)(region, tile)
     writer.write()
     names = writer.globals.keys() | writer.names
     code = compiled("\n".join(writer.lines), "<eagerflow kernel>", names)
@@ -70,7 +70,7 @@ def _extent(like: Any, axis: int) -> int:
     return size
 
 
-class _FunctionWriter:
+class FunctionWriter:
     """Writes the function of a region's steps."""
 
     makes = False
@@ -239,7 +239,7 @@ class _FunctionWriter:
         return step.in_place
 
 
-class _MakingWriter(_FunctionWriter):
+class _MakingWriter(FunctionWriter):
     """Writes a function in which arrays are created by the first step that fills them."""
 
     makes = True

@@ -81,7 +81,7 @@ class TileNest:
         key = pieces, turned, strided
         found = self.programs.get(key)
         if found is None:
-            found = self.programs[key] = _TileProgramWriter(self, pieces, turned, strided).write()
+            found = self.programs[key] = TileProgramWriter(self, pieces, turned, strided).write()
         return found
 
 
@@ -178,7 +178,7 @@ class _TilePlanner:
 # Programs ----------------------------------------------------------------------------------------
 
 
-class _TileProgramWriter:
+class TileProgramWriter:
     """Writes the program of a nest."""
 
     def __init__(
@@ -192,6 +192,7 @@ class _TileProgramWriter:
         self.free: dict[tuple[Axes, int], list[int]] = {}
 
     def write(self) -> TileProgram:
+        """The program of all steps."""
         for name in (BOX, FIRST):
             self._register(name)
         steps = self._with_stores(self._with_loads(self.nest.steps))

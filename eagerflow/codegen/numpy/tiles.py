@@ -110,7 +110,7 @@ class _Boxes:
 
 
 @lru_cache(4096)
-def _cut(sizes: tuple[int, ...], limit: int) -> tuple[Sequence[Box] | _Boxes, int, int]:
+def cut(sizes: tuple[int, ...], limit: int) -> tuple[Sequence[Box] | _Boxes, int, int]:
     """Pieces of up to ``limit`` elements: their positions, the largest one, the number of cut axes.
 
     A piece is a run along one axis, all of about the same length; later axes are whole, earlier
@@ -185,9 +185,9 @@ class _Run:
         kept = [a for a in nest.cut if a not in nest.over]
         self.width = prod(sizes[a] for a in nest.row)
         limit = max(1, TILE_ELEMENTS // max(1, self.width))
-        self.kept, largest, kept_cut = _cut(tuple(sizes[a] for a in kept), limit)
+        self.kept, largest, kept_cut = cut(tuple(sizes[a] for a in kept), limit)
         limit = max(1, limit // max(1, largest))
-        self.over, _, over_cut = _cut(tuple(sizes[a] for a in nest.over), limit)
+        self.over, _, over_cut = cut(tuple(sizes[a] for a in nest.over), limit)
         self.groups = min(len(self.over), max(1, MAX_GROUPS // len(self.kept)))
         self.places = [self.axes.index(a) for a in (*kept, *nest.over)]
         self.size = prod(sizes[a] for a in nest.cut) * self.width

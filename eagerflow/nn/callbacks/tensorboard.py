@@ -140,7 +140,7 @@ class TensorBoard(Callback):
         for weight in self.model.weights:
             name = unique(weight.name)
             writer.histogram(f"{name}/histogram", weight, epoch)
-            pixels = _picture(weight.numpy()) if self.write_images else None
+            pixels = picture(weight.numpy()) if self.write_images else None
             if pixels is not None:
                 writer.image(f"{name}/image", pixels, epoch)
 
@@ -227,7 +227,7 @@ def _new_writer(folder: str) -> Any:
     return Writer(folder)
 
 
-def _picture(weight: Any) -> Any:
+def picture(weight: Any) -> Any:
     """A weight as grey pictures, (count, height, width, 1); None if it has too many axes.
 
     Its values are shifted and scaled to [0, 1]. A 2-d kernel is drawn in landscape format.

@@ -240,7 +240,7 @@ def _slope(kernel: Any, **facts: Any) -> Callable[[Any], Any]:
     return elementwise(**own)
 
 
-def _gamma_slope(alpha: Any, y: Any, log: bool) -> Any:
+def gamma_slope(alpha: Any, y: Any, log: bool) -> Any:
     """How fast numbers ``y``, or the logarithms that they are, move with the shape ``alpha``."""
     if not log:
         return gamma_sample_gradient(alpha, y)
@@ -251,12 +251,12 @@ def _gamma_slope(alpha: Any, y: Any, log: bool) -> Any:
 
 
 def _gamma_vjp(g: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: Any) -> Any:
-    found = multiply(g, in_float32(_gamma_slope)(alpha, y, log=log))
+    found = multiply(g, in_float32(gamma_slope)(alpha, y, log=log))
     return None, astype(unbroadcast(found, alpha.shape), alpha.dtype)
 
 
 def _gamma_jvp(tangents: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: Any) -> Any:
-    moved = multiply(tangents[1], in_float32(_gamma_slope)(alpha, y, log=log))
+    moved = multiply(tangents[1], in_float32(gamma_slope)(alpha, y, log=log))
     return astype(moved, y.dtype)
 
 

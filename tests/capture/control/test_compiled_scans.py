@@ -65,15 +65,15 @@ def _tensors(nest):
 
 def plans():
     """The plans that are kept now."""
-    return list(compiled_scans._plans.items.values())
+    return list(compiled_scans.known_plans.items.values())
 
 
 @pytest.fixture(autouse=True)
 def fresh_plans():
-    compiled_scans._plans.items.clear()
+    compiled_scans.known_plans.items.clear()
     bodies.forget()
     yield
-    compiled_scans._plans.items.clear()
+    compiled_scans.known_plans.items.clear()
     bodies.forget()
 
 
@@ -140,7 +140,7 @@ def test_the_same_bits_with_any_number_of_threads(monkeypatch):
     found = []
     for count in (1, 2):
         monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
-        compiled_scans._plans.items.clear()
+        compiled_scans.known_plans.items.clear()
         found.append(taped(f, *args))
     check_same(*found)
 
@@ -228,7 +228,7 @@ def test_plans_are_found_again():
 
 
 def test_there_is_a_bound(monkeypatch):
-    monkeypatch.setattr(compiled_scans._plans, "bound", 4)
+    monkeypatch.setattr(compiled_scans.known_plans, "bound", 4)
     for steps in range(30, 40):
         h, xs, w, u = operands(1, 2, 3, steps)
         taped(lambda h, xs: scan(BODIES["rnn"](w, u), h, xs), h, xs)  # noqa: B023
@@ -384,7 +384,7 @@ def test_changes_are_seen(kind):
 
 def test_a_change_that_goes_unseen_is_found(monkeypatch):
     """With bodies that count as the same whatever their numbers are, the check fails."""
-    monkeypatch.setattr(bodies, "_same_inputs", lambda given, known, own: True)
+    monkeypatch.setattr(bodies, "same_inputs", lambda given, known, own: True)
     with pytest.raises(AssertionError):
         test_changes_are_seen("an item of a list")
 

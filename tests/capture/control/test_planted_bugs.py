@@ -114,7 +114,7 @@ def no_gradient_of_residuals(old):
 
 PLANTED = {
     "the way back goes forward": (scans, "recorded", forwards, scan_gradients),
-    "residuals are mixed up": (derived, "_cut", first_residual_for_all, scan_gradients),
+    "residuals are mixed up": (derived, "cut", first_residual_for_all, scan_gradients),
     "sums start from one": (scans, "zeros_like", lambda old: ef.ones_like, scan_gradients),
     "sums forget what was": (derived, "add", lambda old: lambda total, g: g, scan_gradients),
     "residuals are constants": (scans, "_kept", no_gradient_of_residuals, second_gradients),

@@ -18,6 +18,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.op import REQUIRED, Op, ops
 from tests.capture.passes.test_equality import computed
 from tests.contract.cases import check_same_bits
+from tests.internals import op_table
 
 
 def spec(*shape, dtype="float32"):
@@ -295,7 +296,7 @@ def call_op(monkeypatch):
         **facts,
     )
     op.call = lambda *args, body: tuple(computed_tensors(body, args))
-    monkeypatch.setitem(ops._ops, "call_body", op)
+    monkeypatch.setitem(op_table(), "call_body", op)
     return op
 
 

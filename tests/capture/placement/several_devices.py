@@ -9,7 +9,7 @@ import eagerflow as ef
 from eagerflow.backends.numpy import NumpyBackend
 from eagerflow.capture.placement import executor
 from eagerflow.capture.placement.cost_model import CostModel, Rates
-from eagerflow.devices import _DeviceType, _types
+from eagerflow.devices import DeviceType, device_types
 
 COSTS = CostModel({"*": Rates(products=1e10, memory=1e9, call=1e-6)}, latency=1e-5)
 """A plain model: 10 Gflop/s, 1 GB/s, 1 µs a call, 10 µs from device to device."""
@@ -21,8 +21,8 @@ EAGER_TO_SPLIT = CostModel({"*": Rates(products=1e8, memory=1e8)}, latency=1e-9,
 @pytest.fixture
 def three_cpus(monkeypatch):
     """``cpu:0``, ``cpu:1`` and ``cpu:2``, with threads of their own that end with the test."""
-    monkeypatch.setattr(_types["cpu"], "logical", 3)
-    monkeypatch.setattr(_types["cpu"], "devices", dict(_types["cpu"].devices))
+    monkeypatch.setattr(device_types["cpu"], "logical", 3)
+    monkeypatch.setattr(device_types["cpu"], "devices", dict(device_types["cpu"].devices))
     yield ["cpu:0", "cpu:1", "cpu:2"]
     executor.shutdown()
 
@@ -48,8 +48,8 @@ class FarBackend(NumpyBackend):
 def far(monkeypatch, three_cpus):
     """A device type ``far`` that shares no memory with the CPU; gives its backend."""
     backend = FarBackend()
-    known = _DeviceType("far", lambda: backend, lambda: 1, None)
-    monkeypatch.setitem(_types, "far", known)
+    known = DeviceType("far", lambda: backend, lambda: 1, None)
+    monkeypatch.setitem(device_types, "far", known)
     return backend
 
 

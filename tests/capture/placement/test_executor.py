@@ -34,6 +34,7 @@ from tests.capture.placement.several_devices import (
     three_cpus,
 )
 from tests.hangs import LIMIT
+from tests.internals import last_run_of, program_in
 
 __all__ = ["far", "three_cpus"]
 
@@ -390,10 +391,10 @@ def test_shutdown_ends_the_threads_and_later_runs_start_new_ones(three_cpus):
 
 
 def test_a_thread_that_is_to_end_takes_nothing_more(three_cpus):
-    worker = executor._worker(as_device("cpu:0"), False)
+    worker = executor.worker_of(as_device("cpu:0"), False)
     executor.shutdown()
     assert not worker.put(None, 0, 0.0)
-    assert executor._worker(as_device("cpu:0"), False) is not worker
+    assert executor.worker_of(as_device("cpu:0"), False) is not worker
 
 
 def test_shutdown_meanwhile_loses_nothing(three_cpus):
@@ -457,7 +458,7 @@ def test_values_are_copied_once_where_no_memory_is_shared(far):
         ("x", "cpu:0", "far:0"),
         ("sin", "far:0", "cpu:0"),
     }
-    transfers = [t for t in plan._own.program.tasks if t.transfer]
+    transfers = [t for t in program_in(plan).tasks if t.transfer]
     assert len(transfers) == 2
 
 
@@ -465,12 +466,12 @@ def test_transfers_overlap_with_compute(far, monkeypatch):
     _, plan, x = two_memories(far)
     met = threading.Barrier(2)  # one after the other they would never meet
     monkeypatch.setattr(far, "before", lambda: met.wait(LIMIT / 2))
-    tasks = plan._own.program.tasks
+    tasks = program_in(plan).tasks
     for task in tasks:
         if str(task.device) == "cpu:1":
             task.call = lambda given, call=task.call: (met.wait(LIMIT / 2), call(given))[1]
     assert bits([plan(x)]) == bits([ef.sin(x) + ef.cos(x)])
-    assert "transfer of x" in {tasks[e.task].label for e in plan._last[1]}
+    assert "transfer of x" in {tasks[e.task].label for e in last_run_of(plan)[1]}
 
 
 def test_pieces_on_one_device_wait_for_their_own_transfers_only(far, monkeypatch):
@@ -491,7 +492,7 @@ def test_pieces_on_one_device_wait_for_their_own_transfers_only(far, monkeypatch
         numerics="exact",
         costs=CostModel({"*": Rates()}, 1e-6, {("cpu:0", "far:0"): 1e3}),
     )
-    program = plan._own.program
+    program = program_in(plan)
     for task, waits in zip(program.tasks, program.waits, strict=True):
         if str(task.device) == "cpu:1" and not waits:
             task.call = lambda given, call=task.call: (call(given), computed.set())[0]

@@ -25,15 +25,16 @@ from tests.capture.placement.several_devices import (
 )
 from tests.contract.checks import CHECKS
 from tests.contract.registry import NotApplicable
+from tests.internals import graph_of
 
 __all__ = ["far", "three_cpus"]
 
 SPEC = ef.TensorSpec((8, 8), "float32")
 
 
-def check_cuts(plan, graph):
+def check_cuts(plan):
     """What crosses devices crosses once for each target, by Send and Recv; nothing else does."""
-    whole = plan.partitioned
+    whole, graph = plan.partitioned, graph_of(plan)
     whole.check()
     sent = [(c.value, c.target) for c in plan.cuts]
     assert len(set(sent)) == len(sent)
@@ -95,7 +96,7 @@ def test_random_programs_over_random_places_have_the_same_bits(three_cpus, first
         graph, inputs, variables = random_program(seed, three_cpus)
         costs = EAGER_TO_SPLIT if seed % 2 else COSTS
         plan = partition(graph, three_cpus, numerics="exact", costs=costs)
-        check_cuts(plan, plan._graph)
+        check_cuts(plan)
         check_pieces(plan)
         whole = replay_of(graph, "exact")
         wanted = given_back(variables, lambda: whole.run(inputs))  # noqa: B023
@@ -177,10 +178,10 @@ def pinned_program():
 
 def test_a_planted_second_send_is_found(three_cpus):
     plan = partition(pinned_program(), three_cpus, numerics="exact", costs=COSTS)
-    check_cuts(plan, plan._graph)
+    check_cuts(plan)
     plan.division.cuts.append(plan.cuts[0])
     with pytest.raises(AssertionError):
-        check_cuts(plan, plan._graph)
+        check_cuts(plan)
 
 
 def test_a_planted_edge_without_send_is_found(three_cpus):
@@ -195,14 +196,14 @@ def test_a_planted_edge_without_send_is_found(three_cpus):
         one.sent.inputs[0] if x is one.received.outputs[0] else x for x in reader.inputs
     )
     with pytest.raises(AssertionError, match=r"reads|for nobody"):
-        check_cuts(plan, plan._graph)
+        check_cuts(plan)
 
 
 def test_a_planted_wrong_size_of_a_cut_is_found(three_cpus):
     plan = partition(pinned_program(), three_cpus, numerics="exact", costs=COSTS)
     plan.division.cuts[0] = plan.cuts[0]._replace(bytes=1)
     with pytest.raises(AssertionError):
-        check_cuts(plan, plan._graph)
+        check_cuts(plan)
 
 
 def test_a_planted_circle_of_pieces_is_found(three_cpus):
@@ -269,7 +270,7 @@ def test_gradients_of_a_graph_over_devices(three_cpus):
     plan = partition(graph, three_cpus, numerics="exact", costs=COSTS)
     x = ef.tensor(np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
     assert bits(plan.run([x])) == bits(replay_of(graph, "exact").run([x]))
-    check_cuts(plan, plan._graph)
+    check_cuts(plan)
 
 
 def test_named_sizes_are_placed_once_and_run_with_any(three_cpus):

@@ -24,7 +24,7 @@ SPEC = ef.TensorSpec((64, 64), "float32")
 
 def places(plan):
     """The device of each node by name."""
-    return {node.name: str(plan.device_of(node)) for node in plan._replay._optimized.nodes}
+    return {n.name: str(plan.device_of(n)) for piece in plan.pieces for n in piece.nodes}
 
 
 def plan_of(f, *specs, devices=("cpu:0", "cpu:1"), **more):
@@ -235,12 +235,13 @@ def test_every_node_of_random_programs_has_a_place_and_a_reason(three_cpus):
     for seed in range(20):
         graph, _, _ = random_program(seed, three_cpus)
         plan = partition(graph, three_cpus, numerics="exact", costs=COSTS)
+        kept = {n.name for n in plan.partitioned.nodes}
         pinned = {n.name: n.device for n in graph.nodes if n.device is not None}
         for node in graph.nodes:
             device, _, words = plan.explain(node).partition(": ")
             assert device in three_cpus
             assert len(words) > 5
-            if node.name in pinned and node.name in plan._node_numbers:
+            if node.name in pinned and node.name in kept:
                 assert device == pinned[node.name], (seed, node.name)
 
 
@@ -286,13 +287,13 @@ def test_placing_takes_time_in_proportion_to_the_nodes():
 
 
 def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch, tmp_path):
-    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))  # which nobody else empties
-    monkeypatch.setattr(measured, "_known", {})
+    monkeypatch.setattr(measured, "disk", ObjectCache(tmp_path))  # which nobody else empties
+    monkeypatch.setattr(measured, "known", {})
     first = calibrate(["cpu:0", "cpu:1"])
-    for name in ("_both", "_links"):
+    for name in ("both_rates", "all_links"):
         monkeypatch.setattr(calibration, name, lambda *places: pytest.fail("measured again"))
     assert calibrate(["cpu:0", "cpu:1"]) == first
-    monkeypatch.setattr(measured, "_known", {})
+    monkeypatch.setattr(measured, "known", {})
     assert calibrate(["cpu:0", "cpu:1"]) == first  # from disk
 
 
@@ -304,17 +305,19 @@ def test_logical_devices_are_alike(three_cpus):
 
 def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
     fine = calibrate(["cpu:0"])
-    monkeypatch.setattr(measured._disk, "store", lambda key, content: None)
+    monkeypatch.setattr(measured.disk, "store", lambda key, content: None)
     done = []
-    both, links = calibration._both, calibration._links
-    monkeypatch.setattr(calibration, "_both", lambda p: done.append(1) or both(p))
-    monkeypatch.setattr(calibration, "_links", lambda p: done.append(2) or links(p))
+    both, links = calibration.both_rates, calibration.all_links
+    monkeypatch.setattr(calibration, "both_rates", lambda p: done.append(1) or both(p))
+    monkeypatch.setattr(calibration, "all_links", lambda p: done.append(2) or links(p))
     for number, content in enumerate((b"", b"{", b"[]", b'{"devices": 3}', b"\xff", b"[1, 2]"), 1):
-        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
-        monkeypatch.setattr(measured, "_known", {})
+        monkeypatch.setattr(measured.disk, "load", lambda key, content=content: content)
+        monkeypatch.setattr(measured, "known", {})
         if number > 2:  # once is enough to time
-            monkeypatch.setattr(calibration, "_both", lambda p: done.append(1) or plain(fine))
-            monkeypatch.setattr(calibration, "_links", lambda p: done.append(2) or [1, 2, 1.5, []])
+            monkeypatch.setattr(calibration, "both_rates", lambda p: done.append(1) or plain(fine))
+            monkeypatch.setattr(
+                calibration, "all_links", lambda p: done.append(2) or [1, 2, 1.5, []]
+            )
         calibrate(["cpu:0"])
         assert done == [1, 2] * number
 

@@ -101,7 +101,7 @@ def graph_by_ops(graph, x):
 @pytest.mark.parametrize("plant", ["zero points", "scales"])
 def test_rules_that_forget_something_are_found(plant, monkeypatch):
     if plant == "zero points":
-        operand = integers._operand
+        operand = integers.operand_of
 
         def without(sweep, x):
             found = operand(sweep, x)
@@ -109,10 +109,10 @@ def test_rules_that_forget_something_are_found(plant, monkeypatch):
                 found.zero = None
             return found
 
-        monkeypatch.setattr(integers, "_operand", without)
+        monkeypatch.setattr(integers, "operand_of", without)
     else:
-        scaled = integers._scaled
-        monkeypatch.setattr(integers, "_scaled", lambda s, y, a, b: scaled(s, y, a, a))
+        scaled = integers.scaled
+        monkeypatch.setattr(integers, "scaled", lambda s, y, a, b: scaled(s, y, a, a))
     with pytest.raises(AssertionError):
         test_integer_products_match_dequantized_products("static", 40)
 

@@ -34,7 +34,7 @@ def naive(path, parts):
 
 
 def not_here(*_):
-    raise atomic._NotHereError
+    raise atomic.NotHereError
 
 
 def save_forever(path, first, acknowledge):
@@ -85,7 +85,7 @@ def main(kills, seed, folder, way):
     if way == "naive":
         file.write_whole = naive
     if way == "named":
-        atomic._Nameless._made = not_here
+        atomic.Nameless._made = not_here
     found = {"unreadable": 0, "lost": 0, "litter": 0, "saves": 0}
     last = 0
     for _ in range(kills):

@@ -4,7 +4,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from eagerflow.op import Missing, Op, ops
+from eagerflow.op import Missing, Op
+from tests.internals import op_table
 
 
 @contextmanager
@@ -34,11 +35,11 @@ def test_call():
         lambda rng: [],
         none,
     )
-    ops._ops["test_call"] = op
+    op_table()["test_call"] = op
     try:
         yield op
     finally:
-        del ops._ops["test_call"]
+        del op_table()["test_call"]
 
 
 test_call.__test__ = False

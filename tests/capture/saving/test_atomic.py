@@ -237,7 +237,7 @@ def test_leftovers_are_cleared_up_unless_in_use(tmp_path):
         (tmp_path / name).write_bytes(b"x")
     os.mkfifo(tmp_path / ".eagerflow-3.tmp")
     with open(tmp_path / ".eagerflow-2.tmp", "rb") as held:
-        atomic._lock(held.fileno())
+        atomic.lock(held.fileno())
         graph_of(1).save(tmp_path / "model.ef")
         there = set(os.listdir(tmp_path))
     assert there == {"model.ef", ".eagerflow-2.tmp", ".eagerflow-keep", "other.tmp"}

@@ -36,6 +36,7 @@ from tests.capture.saving.saved_programs import (
     text_of,
     training_step,
 )
+from tests.internals import array_of
 from tests.structure.sources import ROOT
 
 DTYPES = sorted(STANDARD | FLOAT8, key=str)
@@ -352,7 +353,7 @@ def test_tensor_shared_by_constant_and_variable_is_saved_twice():
     w = ef.Variable([1.0, 2.0], name="w")
     constant = w.current
     again = loaded(traced(lambda x: x * w + constant, spec(2)))
-    assert again.cells[0].variable.current._array is not again.constants[0].constant._array
+    assert array_of(again.cells[0].variable.current) is not array_of(again.constants[0].constant)
     again.cells[0].variable.assign([0.0, 0.0])
     assert run(again, [1.0, 1.0])[0].tolist() == [1.0, 2.0]
 
@@ -481,7 +482,7 @@ def test_saving_and_loading_leave_tapes_and_traces_alone(tmp_path):
         graph.save(tmp_path / "model.ef")
         again = ef.capture.load(tmp_path / "model.ef")
     assert tape.gradient(y, x).tolist() == [[2.0, 4.0, 6.0]]
-    assert type(again.cells[0].variable.current._array) is np.ndarray
+    assert type(array_of(again.cells[0].variable.current)) is np.ndarray
 
 
 # Elsewhere ---------------------------------------------------------------------------------------

@@ -298,4 +298,4 @@ def test_file_that_shrinks_while_it_is_read(program):
             return len(part)
 
         with pytest.raises(FileFormatError):
-            file._read(len(data), fill)
+            file.read_graph(len(data), fill)

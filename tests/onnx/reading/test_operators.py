@@ -31,7 +31,7 @@ def handed_on(function):
     if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
         return ()
     if function.__module__.endswith(".recurrent"):
-        return inspect.signature(recurrent._node).parameters
+        return inspect.signature(recurrent.recurrent_node).parameters
     if function.__module__.endswith((".learning", ".trees")):
         return None  # it looks them up by name; test_learning.py tries them
     return (*inspect.signature(windows.windows_of).parameters, "kernel_shape", "group")

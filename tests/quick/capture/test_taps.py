@@ -8,6 +8,7 @@ from eagerflow.dispatch import own_recorder
 from eagerflow.errors import CaptureError
 from eagerflow.graph.walk import returned
 from eagerflow.recorder import recorder_state
+from tests.internals import entries_of
 
 
 class Told:
@@ -288,7 +289,7 @@ def test_programs_for_numpy_leave_them_out(told, tmp_path):
 def test_nothing_is_kept_without_taps():
     step = ef.function(lambda x: x * 2.0)
     step(ef.ones(3))
-    (entry,) = step._entries.items.values()
+    (entry,) = entries_of(step)
     assert entry.nest.__func__ is type(entry.graph).nest
 
 
@@ -333,8 +334,8 @@ def test_nothing_comes_out_while_no_sink_is_due(watched, rates, monkeypatch):
     told, rows = [], []
     from eagerflow.capture import taps
 
-    tell = taps._tell
-    monkeypatch.setattr(taps, "_tell", lambda *given: (told.append(1), tell(*given)))
+    tell = taps.tell
+    monkeypatch.setattr(taps, "tell", lambda *given: (told.append(1), tell(*given)))
     (step, w), x = rated_step(rows, rates), ef.tensor([0.5])
     losses = [float(step(x, i)) for i in range(12)]
     due = [i for i in range(12) if any(i % every == 0 for every in rates)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.verify import ROUNDING, _agree
+from eagerflow.capture.verify import ROUNDING, agree
 from eagerflow.plan.replay import Replay
 
 
@@ -50,5 +50,5 @@ def test_one_kind_may_be_chosen_and_other_ways_be_the_first():
 def test_tolerances_are_those_of_dtypes():
     for dtype, rtol in ROUNDING.items():
         a = np.ones(3, np.dtype(dtype) if dtype != "bfloat16" else ef.bfloat16)
-        assert _agree(a, a * (1 + rtol / 2), None) or dtype == "bfloat16"
-        assert not _agree(a, (a * (1 + 4 * rtol)).astype(a.dtype), None)
+        assert agree(a, a * (1 + rtol / 2), None) or dtype == "bfloat16"
+        assert not agree(a, (a * (1 + 4 * rtol)).astype(a.dtype), None)

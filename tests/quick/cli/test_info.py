@@ -59,7 +59,7 @@ def test_a_machine_with_little_on_it(monkeypatch, capsys):
     monkeypatch.setattr(blas, "kernels", lambda: "")
     monkeypatch.setattr(np, "show_config", lambda mode: {})
     monkeypatch.setattr(info, "memory_bytes", lambda: 0)
-    monkeypatch.setattr(info, "_version", lambda package: None)
+    monkeypatch.setattr(info, "version_of", lambda package: None)
     monkeypatch.setenv("EAGERFLOW_CACHE", "off")
     text = run(capsys)
     assert "a BLAS of no name" in text and "kernels    switched off" in text
@@ -77,8 +77,8 @@ def test_packages_are_those_of_the_metadata(monkeypatch):
         'h5py; extra == "x-y"',
     ]
     monkeypatch.setattr(metadata, "requires", lambda name: listed)
-    monkeypatch.setattr(info, "_version", lambda name: {"numpy": "2.4", "h5py": "3"}.get(name))
-    found = info._packages()
+    monkeypatch.setattr(info, "version_of", lambda name: {"numpy": "2.4", "h5py": "3"}.get(name))
+    found = info.packages_found()
     assert found == {
         "always": {"numpy": {"required": "<2.6,>=2.0", "installed": "2.4"}},
         "plot": {"matplotlib": {"required": ">=3.9", "installed": None}},
@@ -89,7 +89,7 @@ def test_packages_are_those_of_the_metadata(monkeypatch):
             "scikit-learn": {"required": ">= 1.5", "installed": None},
         },
     }
-    shown = dict(info._package_texts(found))
+    shown = dict(info.package_texts(found))
     assert shown["always"] == "numpy 2.4"
     assert shown["demo"] == (
         "h5py 3; matplotlib, scikit-learn missing: pip install 'eagerflow[demo]'"

@@ -96,7 +96,7 @@ def test_columns_are_summed_up_as_well():
 @pytest.mark.parametrize("rule", ["_is_free_until", "_may_read_place"])
 def test_planted_sharing_of_places_is_found(monkeypatch, rule):
     """Where an output held what is still needed, results would be wrong."""
-    monkeypatch.setattr(in_place._FunctionWriter, rule, lambda *args: True)
+    monkeypatch.setattr(in_place.FunctionWriter, rule, lambda *args: True)
 
     def body(s, x, y):
         powers = s.exp(x)

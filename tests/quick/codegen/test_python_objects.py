@@ -230,9 +230,9 @@ def test_guarded_object_lives_as_long_as_the_guard():
 )
 def test_planted_blindness_is_found(monkeypatch, right):
     blind = right.replace("icmp eq", "icmp ne")
-    assert right in python_objects._TEXT
-    monkeypatch.setattr(python_objects, "_TEXT", python_objects._TEXT.replace(right, blind))
-    planted = python_objects._interface.__wrapped__()
-    monkeypatch.setattr(python_objects, "_interface", lambda: planted)
+    assert right in python_objects.TEXT
+    monkeypatch.setattr(python_objects, "TEXT", python_objects.TEXT.replace(right, blind))
+    planted = python_objects.found_interface.__wrapped__()
+    monkeypatch.setattr(python_objects, "found_interface", lambda: planted)
     found = [copy_context().run(verdicts, name) for name in ROWS]
     assert any(f != (False, True) for f in found)

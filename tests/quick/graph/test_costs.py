@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
-from eagerflow.graph.costs import _Size, names_of
+from eagerflow.graph.costs import Size, names_of
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.op import Cost, ops
@@ -203,7 +203,7 @@ small = st.integers(1, 9)
 @given(small, small, small, small)
 def test_numbers_remember_their_polynomials(n, m, a, b):
     sizes = {"n": n, "m": m}
-    x, y = _Size(n, Dim("n")), _Size(m, Dim("m"))
+    x, y = Size(n, Dim("n")), Size(m, Dim("m"))
     for found in (x * y + a, a * x - y, (x + y) * (x - b), b - x * a, (x * a) // b, x * x * y + x):
         at = found.dim.evaluate(sizes) if isinstance(found.dim, Dim) else found.dim
         assert at == int(found)

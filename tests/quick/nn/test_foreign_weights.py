@@ -239,8 +239,8 @@ def test_a_layer_of_torch(row, library, request):
         ef.nn.from_torch(layer, theirs.state_dict())
     else:
         arrays = {k: v.numpy() for k, v in theirs.state_dict().items()}
-        (group,) = others._torch_modules(arrays).values()
-        layer.set_weights(others._CONVERTERS[cls](layer, group))
+        (group,) = others.torch_modules(arrays).values()
+        layer.set_weights(others.CONVERTERS[cls](layer, group))
     given = images_first(x) if "Conv" in cls else x
     if name == "MultiheadAttention":
         with torch.no_grad():
@@ -255,7 +255,7 @@ def test_a_layer_of_torch(row, library, request):
 def test_a_stack_of_recurrent_layers():
     arrays = {f"lstm.weight_{k}_l{i}": np.zeros((8, 2)) for i in range(2) for k in ("ih", "hh")}
     arrays["fc.weight"] = np.zeros((1, 2))
-    assert {k: list(v) for k, v in others._torch_modules(arrays).items()} == {
+    assert {k: list(v) for k, v in others.torch_modules(arrays).items()} == {
         "lstm.l0": ["weight_ih", "weight_hh"],
         "lstm.l1": ["weight_ih", "weight_hh"],
         "fc": ["weight"],

@@ -10,6 +10,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn.callbacks import tensorboard
 
 pytest.importorskip("tensorboard")
+from eagerflow.profiling import log
 from tests.summary import reading
 
 RNG = np.random.default_rng(0)
@@ -88,7 +89,7 @@ def test_weights_are_histograms_and_pictures(tmp_path):
 
 @pytest.mark.parametrize("axes", [(3,), (4, 2), (2, 4), (3, 3, 2), (3, 3, 1, 2), (2, 2, 2, 2)])
 def test_pictures_of_weights(axes):
-    found = tensorboard._picture(RNG.normal(size=axes))
+    found = tensorboard.picture(RNG.normal(size=axes))
     if axes == (2, 2, 2, 2):
         assert found is None
     else:
@@ -133,7 +134,7 @@ def test_batches_are_profiled(tmp_path):
     board = ef.nn.callbacks.TensorBoard(tmp_path, profile_batch=(2, 3))
     open_in = []
     note = ef.nn.callbacks.LambdaCallback(
-        on_train_batch_end=lambda i, logs: open_in.append(board._profile is not None)
+        on_train_batch_end=lambda i, logs: open_in.append(bool(log.open_profiles))
     )
     network().fit(X, Y, 8, callbacks=[note, board], verbose=0)
     assert open_in == [False, True, True, False, False]

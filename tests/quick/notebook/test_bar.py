@@ -42,7 +42,7 @@ def places(monkeypatch):
 
 @pytest.fixture
 def often(monkeypatch):
-    monkeypatch.setattr(bar, "_SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(bar, "SECONDS_BETWEEN", -1.0)
 
 
 def test_steps_are_counted(places, often):
@@ -70,7 +70,7 @@ def test_bars_of_unknown_length_go_on_until_they_end(places, often):
 
 
 def test_notebook_page_is_not_updated_at_each_step(places, monkeypatch):
-    monkeypatch.setattr(bar, "_SECONDS_BETWEEN", 60.0)
+    monkeypatch.setattr(bar, "SECONDS_BETWEEN", 60.0)
     one = NotebookBar(total=10_000)
     for _ in range(10_000):
         one.update()

@@ -143,4 +143,4 @@ def test_histories_that_were_changed_have_a_view():
     ],
 )
 def test_ticks_are_round_numbers_around_the_range(low, high, ticks):
-    assert curves._ticks(low, high, 4) == ticks
+    assert curves.ticks(low, high, 4) == ticks

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.devices import device_types
 from eagerflow.notebook import partitions
 from tests.notebook.pages import HOSTILE, found, parsed, view, words
 
 
 @pytest.fixture(autouse=True)
 def two_devices(monkeypatch):
-    monkeypatch.setattr(ef.devices()[0]._type, "logical", 2)
+    monkeypatch.setattr(device_types["cpu"], "logical", 2)
 
 
 def over_two(name="two"):
@@ -67,7 +68,7 @@ def test_names_in_partitions_are_text(name):
         event["name"] = event["name"] if event["ph"] == "M" else name
         if event["ph"] == "X":
             event["args"]["nodes"] = [name]
-    parsed(partitions._timeline(trace))
+    parsed(partitions.timeline(trace))
 
 
 def test_long_runs_show_their_longest_pieces(monkeypatch):

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as nps
 
 import eagerflow as ef
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
+from tests.internals import array_of
 
 A = np.array([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]], np.float32)
 V = np.array([1.0, 2.0, 4.0], np.float32)
@@ -309,7 +310,7 @@ def test_asarray_shows_the_memory_and_does_not_let_it_be_changed():
     if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # before, DLPack could not say "read-only"
         views.append(np.from_dlpack(t))
     for view in views:
-        assert np.shares_memory(view, t._array)
+        assert np.shares_memory(view, array_of(t))
         with pytest.raises(ValueError, match="read-only"):
             view[0] = 9
     own = np.array(t)

@@ -172,10 +172,10 @@ def test_chains_of_random_programs_match_single_ops(program, rows):
 def test_rows_that_depend_on_the_same_rows(later, together):
     def touched(place=0, row=64, size=32, writes=False, when=0):
         access = chains.Access(0, 0, row, size, writes, when)
-        return chains._Touched(place, place + 64 * 9 + size, access)
+        return chains.Touched(place, place + 64 * 9 + size, access)
 
-    assert chains._in_step(touched(size=64, writes=True), touched(**later)) is together
-    assert chains._in_step(touched(size=64), touched(**later))  # both read
+    assert chains.in_step(touched(size=64, writes=True), touched(**later)) is together
+    assert chains.in_step(touched(size=64), touched(**later))  # both read
 
 
 def test_steps_that_wait_keep_their_order(monkeypatch):

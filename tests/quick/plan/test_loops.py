@@ -14,8 +14,9 @@ import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ShapeError
 from eagerflow.plan.loops import Loop, NativeLoop
-from eagerflow.plan.segments import Segment, _NativePart, _SlicedPart
+from eagerflow.plan.segments import NativePart, SlicedPart
 from eagerflow.runtime import threads
+from tests.internals import parts_of, plans_of
 from tests.interrupts import Interrupted, at_every_bytecode
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
@@ -231,8 +232,7 @@ def test_all_that_stands_around_loops_is_one_call(f):
     called = [line for line in plan.source().splitlines() if re.search(r"\b_\w+\(", line)]
     kernels = [line for line in called if not re.search(r"_(rows|permute_dims|reshape)\(", line)]
     assert len(kernels) == 1 and "_segment(" in kernels[0], kernels
-    (segment,) = (x for x in plan._program.globals.values() if type(x) is Segment)
-    assert [type(part) for part in segment._free[0].parts] == [_NativePart]
+    assert [type(part) for part in parts_of(step)] == [NativePart]
     lines = plan.source().splitlines()
     (loop, *_) = (line for line in lines if line.strip().startswith("loop = "))
     assert "*matmul" in loop and "test_loops.py" in loop
@@ -240,8 +240,7 @@ def test_all_that_stands_around_loops_is_one_call(f):
 
 def plan_of(step):
     """The plan that a captured function runs."""
-    (entry,) = step._entries.items.values()
-    (plan,) = entry.replay.plans.items.values()
+    (plan,) = plans_of(step)
     return plan
 
 
@@ -332,7 +331,7 @@ def test_an_error_of_a_step_names_the_line_of_the_loop(monkeypatch):
         raise ValueError("planted")
 
     monkeypatch.setattr(NativeLoop, "new_jobs", lambda *given_: None)
-    monkeypatch.setattr(Loop, "_call", fail)
+    monkeypatch.setattr(Loop, "call", fail)
     with pytest.raises(ShapeError, match="planted") as caught:
         ef.function(recurrent)(*operands())
     assert caught.value.op == "scan" and "test_loops.py" in caught.value.at
@@ -355,13 +354,7 @@ def test_long_loops_are_done_in_slices():
     for _ in range(2):
         n, x = step(ef.tensor(0), ef.zeros((3,)))
         assert n.item() == 50_000 * 50_001 // 2 and x.numpy().tolist() == [50_001.0] * 3
-    parts = [
-        type(part)
-        for segment in plan_of(step)._program.globals.values()
-        if type(segment) is Segment
-        for part in segment._free[0].parts
-    ]
-    assert _SlicedPart in parts
+    assert SlicedPart in map(type, parts_of(step))
 
 
 def for_loop(x, w):

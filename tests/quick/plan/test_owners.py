@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.internals import array_in
 
 SIZE = 40_000  # float32: more than variable.MIN_OWNED_BYTES
 
@@ -59,7 +60,7 @@ def check_alike(programs, between, steps=8):
                 np.testing.assert_array_equal(np.asarray(x), was)
         for a, b in zip(programs[0].variables, programs[1].variables, strict=True):
             # The marks of owners stay as they are.
-            one, other = (v._current._array for v in (a, b))
+            one, other = (array_in(v) for v in (a, b))
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -160,7 +161,7 @@ def test_twins_go_their_own_ways(twin, numerics):
         assert (float(a[5]), float(b[-1])) == wanted
     for wanted in ((15, 40), (31, 121)):
         step()
-        assert (a._current._array[5], b._current._array[-1]) == wanted
+        assert (array_in(a)[5], array_in(b)[-1]) == wanted
 
 
 def foreign(kind, tmp_path):

@@ -8,6 +8,7 @@ from eagerflow.errors import IndexRangeError
 from eagerflow.plan import part_writes
 from eagerflow.plan.part_writes import copied, part_write_of, written
 from eagerflow.runtime import machine_code
+from tests.internals import array_in
 
 needs_code = pytest.mark.skipif(
     not machine_code.available(), reason="there is no machine code without llvmlite"
@@ -133,5 +134,5 @@ def test_eager_steps_write_rows_where_they_are():
             loss = (rows * rows).sum()
         optimizer.apply([tape.gradient(loss, table)], [table])
         if number:
-            places.add(table._current._array.ctypes.data)
+            places.add(array_in(table).ctypes.data)
     assert len(places) == 1

@@ -20,6 +20,7 @@ from eagerflow.fusion.groups import fuse
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay
 from tests.capture.placement.several_devices import random_program
+from tests.internals import array_in, array_of
 
 X = ef.tensor([1.0, 2.0, 3.0])
 
@@ -212,10 +213,10 @@ def test_unshared_variables_are_updated_in_place():
     step, ws, ms, args = step_of(size=256, width=128)
     fast = ef.function(step)
     fast(*args)
-    addresses = [w._current._array.ctypes.data for w in (*ws, *ms)]
+    addresses = [array_in(w).ctypes.data for w in (*ws, *ms)]
     for _ in range(3):
         fast(*args)
-    again = [w._current._array.ctypes.data for w in (*ws, *ms)]
+    again = [array_in(w).ctypes.data for w in (*ws, *ms)]
     assert sum(a == b for a, b in zip(addresses, again, strict=True)) >= 4
 
 
@@ -320,7 +321,7 @@ def test_published_values_are_reported_once_computed(exact):
         order = (lambda g: g.nodes) if exact else fuse
         outputs = list(dict.fromkeys(v for v in graph.all_outputs() if v.node is not None))
         plan = Plan(graph, order, current_device(), exact, outputs)
-        arrays = [x._array for x in inputs] + [c.variable.value._array for c in graph.cells]
+        arrays = [array_of(x) for x in inputs] + [array_of(c.variable.value) for c in graph.cells]
         expected = Plan(graph, order, current_device(), exact).run(arrays)
         for _ in range(2):  # in memory that was used before
             told = []

@@ -9,8 +9,8 @@ import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.codegen.llvm import stamps
 from eagerflow.plan.profiled_segments import IterationsSite, LoopSite, StampedSegment, StepsSite
-from eagerflow.plan.segments import Segment
 from eagerflow.plan.timed import UPDATES
+from tests.internals import layouts_of, segments_of
 
 segments = pytest.mark.skipif(not kernel.has_segments(), reason="segments need llvmlite")
 
@@ -173,14 +173,14 @@ def test_stamps_are_in_segments_of_profiles_alone():
     captured(x)
     plan = captured.graphs[-1].plan()
     captured(x)
-    own = [thing for thing in plan._program.globals.values() if isinstance(thing, Segment)]
-    before = {segment: list(segment._free) for segment in own}
+    own = segments_of(plan)
+    before = {segment: list(layouts_of(segment)) for segment in own}
     with ef.profile():
         captured(x)
     captured(x)
     for segment in own:
         assert not isinstance(segment, StampedSegment)
-        assert segment._free == before[segment], "the plain layouts are the same objects"
+        assert layouts_of(segment) == before[segment], "the plain layouts are the same objects"
 
 
 def test_errors_of_steps_name_the_line_of_the_user():

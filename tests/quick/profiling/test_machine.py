@@ -12,45 +12,45 @@ from eagerflow.runtime.cache import ObjectCache
 
 @pytest.fixture
 def nothing_known(monkeypatch, tmp_path):
-    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))
-    monkeypatch.setattr(measured, "_known", {})
-    monkeypatch.setattr(machine, "_TRIES", 2)
-    monkeypatch.setattr(machine, "_ROUNDS", 1 << 12)
-    monkeypatch.setattr(machine, "_MEMORY_BYTES", 3 << 18)
+    monkeypatch.setattr(measured, "disk", ObjectCache(tmp_path))
+    monkeypatch.setattr(measured, "known", {})
+    monkeypatch.setattr(machine, "TRIES", 2)
+    monkeypatch.setattr(machine, "ROUNDS", 1 << 12)
+    monkeypatch.setattr(machine, "MEMORY_BYTES", 3 << 18)
 
 
 def test_it_is_measured_once_and_remembered(nothing_known, monkeypatch):
     first = machine.measured()
     assert first.gigaflops > 0 and first.gigabytes > 0
-    for name in ("_peak", "_memory"):
+    for name in ("measured_peak", "memory_gigabytes"):
         monkeypatch.setattr(machine, name, lambda count: pytest.fail("measured again"))
     assert machine.measured() == first
-    monkeypatch.setattr(measured, "_known", {})
+    monkeypatch.setattr(measured, "known", {})
     assert machine.measured() == first  # from disk
 
 
 def test_it_is_measured_anew_when_asked_and_where_it_is_damaged(nothing_known, monkeypatch):
     machine.measured()
-    monkeypatch.setattr(machine, "_peak", lambda count: 7.0)
-    monkeypatch.setattr(machine, "_memory", lambda count: 3.0)
+    monkeypatch.setattr(machine, "measured_peak", lambda count: 7.0)
+    monkeypatch.setattr(machine, "memory_gigabytes", lambda count: 3.0)
     assert machine.measured(again=True) == (7.0, 3.0)
     for content in (b"", b"{", b"[1]", b'["a", 2]', json.dumps([1, 2, 3]).encode()):
-        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
-        monkeypatch.setattr(measured, "_known", {})
+        monkeypatch.setattr(measured.disk, "load", lambda key, content=content: content)
+        monkeypatch.setattr(measured, "known", {})
         assert machine.measured() == (7.0, 3.0)
 
 
 def test_measurements_are_cached_per_thread_count(nothing_known, monkeypatch):
     machine.measured()
-    monkeypatch.setattr(machine, "_peak", lambda count: float(count))
-    monkeypatch.setattr(machine, "_memory", lambda count: 1.0)
+    monkeypatch.setattr(machine, "measured_peak", lambda count: float(count))
+    monkeypatch.setattr(machine, "memory_gigabytes", lambda count: 1.0)
     monkeypatch.setattr(threads, "thread_count", lambda: 77)
     assert machine.measured().gigaflops == 77
 
 
 def test_without_machine_code_a_product_says_it(nothing_known, monkeypatch):
     monkeypatch.setattr(machine.machine_code, "available", lambda: False)
-    monkeypatch.setattr(machine, "_PRODUCT_SIZE", 64)
+    monkeypatch.setattr(machine, "PRODUCT_SIZE", 64)
     assert machine.measured().gigaflops > 0
 
 
@@ -62,4 +62,4 @@ def test_measured_bytes_match_the_numpy_operation(nothing_known, monkeypatch):
         machine.np, "add", lambda a, b, out: seen.append(a.nbytes) or real(a, b, out)
     )
     monkeypatch.setattr(machine, "perf_counter", iter(range(1000)).__next__)
-    assert machine._memory(1) == pytest.approx(2 * seen[0] / 1e9)
+    assert machine.memory_gigabytes(1) == pytest.approx(2 * seen[0] / 1e9)

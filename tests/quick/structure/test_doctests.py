@@ -60,8 +60,8 @@ PAGES = {
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_on_the_page(page, monkeypatch):
     devices = importlib.import_module("eagerflow.devices")  # ef.devices is the function
-    own = {name: devices._types[name] for name in ("cpu", "gpu")}  # a page registers others
-    monkeypatch.setattr(devices, "_types", own)
+    own = {name: devices.device_types[name] for name in ("cpu", "gpu")}  # a page registers others
+    monkeypatch.setattr(devices, "device_types", own)
     tried, report = run_example(PAGES[page].replace("```", ""), page, page, 1, user_names())
     print(f"{tried} examples in docs/{page}")
     assert tried and not report, report
@@ -75,7 +75,7 @@ def test_there_are_examples():
 def one_device(monkeypatch):
     """Examples begin with one logical device, and leave as many as there were."""
     devices = importlib.import_module("eagerflow.devices")  # ef.devices is the function
-    known = devices._types["cpu"]
+    known = devices.device_types["cpu"]
     monkeypatch.setattr(known, "logical", None)
     monkeypatch.setattr(known, "devices", {i: d for i, d in known.devices.items() if i == 0})
 

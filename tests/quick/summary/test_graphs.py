@@ -112,8 +112,8 @@ def test_facts_of_nodes_are_attributes():
 
 
 def test_pins_are_devices(monkeypatch):
-    devices = __import__("eagerflow.devices", fromlist=["_types"])
-    monkeypatch.setattr(devices._types["cpu"], "logical", None)
+    devices = __import__("eagerflow.devices", fromlist=["device_types"])
+    monkeypatch.setattr(devices.device_types["cpu"], "logical", None)
     ef.set_logical_devices("cpu", 2)
 
     def f(x):

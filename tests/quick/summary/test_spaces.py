@@ -8,7 +8,7 @@ import eagerflow as ef
 from eagerflow.errors import ArgumentError, ProfileError
 
 pytest.importorskip("tensorboard")
-from eagerflow.summary.spaces import _messages
+from eagerflow.summary.spaces import messages
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_events_are_those_of_the_profile(tmp_path, profiled):
     with ef.summary.Writer(tmp_path) as writer:
         writer.profile("first", profiled)
     (path,) = (tmp_path / "plugins" / "profile" / "first").glob("*.xplane.pb")
-    space = _messages()["XSpace"].FromString(path.read_bytes())
+    space = messages()["XSpace"].FromString(path.read_bytes())
     (plane,) = space.planes
     assert plane.name == "/host:CPU" and len(plane.lines) == 2
     assert "other thread" in {line.name for line in plane.lines}

@@ -99,7 +99,7 @@ class _Node(NamedTuple):
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
-def _node(
+def recurrent_node(
     call: Call,
     inputs: tuple[Any, ...],
     states: Sequence[Any],
@@ -173,7 +173,9 @@ def rnn(
     **attributes: Any,
 ) -> Any:
     """A plain recurrent network."""
-    node = _node(call, (x, w, r, bias, sequence_lens), [initial_h], None, ("Tanh",), **attributes)
+    node = recurrent_node(
+        call, (x, w, r, bias, sequence_lens), [initial_h], None, ("Tanh",), **attributes
+    )
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         added = sum(_parts(layer.bias, 2))
@@ -209,7 +211,7 @@ def gru(
 ) -> Any:
     """Gated recurrent units; the reset gate is applied before the product or after it."""
     given = (x, w, r, bias, sequence_lens)
-    node = _node(call, given, [initial_h], None, ("Sigmoid", "Tanh"), **attributes)
+    node = recurrent_node(call, given, [initial_h], None, ("Sigmoid", "Tanh"), **attributes)
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         kernel, recurrent = layer.gates((0, 1, 2))
@@ -255,7 +257,7 @@ def lstm(
     """A long short-term memory, with optional peepholes and coupled gates."""
     given, states = (x, w, r, bias, sequence_lens), [initial_h, initial_c]
     defaults = ("Sigmoid", "Tanh", "Tanh")
-    node = _node(call, given, states, peepholes, defaults, **attributes)
+    node = recurrent_node(call, given, states, peepholes, defaults, **attributes)
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         if not input_forget and _is_ours(layer, [ops.sigmoid, ops.tanh, ops.tanh]):

@@ -392,7 +392,7 @@ def test_an_equal_value_is_remembered_for_the_next_check(monkeypatch):
     ledger = watched(made.f, 1.0)
     made.RATE = float("1000.5")
     assert ledger.changed() is None
-    monkeypatch.setattr(Ledger, "_search", lambda self: pytest.fail("it searches again"))
+    monkeypatch.setattr(Ledger, "search", lambda self: pytest.fail("it searches again"))
     assert ledger.changed() is None
 
 

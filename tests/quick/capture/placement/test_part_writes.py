@@ -8,6 +8,7 @@ from eagerflow.errors import IndexRangeError
 from eagerflow.runtime import machine_code
 from tests.capture.placement.several_devices import COSTS, three_cpus
 from tests.cluster.programs import error_of
+from tests.internals import array_of
 
 __all__ = ["three_cpus"]
 
@@ -48,10 +49,10 @@ def after(value, begin=BEGIN):
 @needs_code
 def test_rows_are_written_where_they_are(table):
     variable, count, write = table
-    lies = variable.current._array.ctypes.data
+    lies = array_of(variable.current).ctypes.data
     np.testing.assert_array_equal(write(IDS, 1.0), BEGIN[IDS])
     assert (write(IDS, 5.0).numpy() == 2.0).all()
-    assert variable.current._array.ctypes.data == lies
+    assert array_of(variable.current).ctypes.data == lies
     np.testing.assert_array_equal(variable.numpy(), after(5.0))
     assert float(count) == 2.0
 
