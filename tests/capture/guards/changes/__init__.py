@@ -39,7 +39,7 @@ exec(IMPORTS, NAMES)
 
 
 def table(text, setup="", change="", undo=""):
-    """Enter the rows of a text, which begin with ``== name`` (to notice) or ``-- name`` (to ignore).
+    """Enter the rows of a text, which begin with ``== name`` or, to be ignored, ``-- name``.
 
     Lines with ``?`` set a row up, those with ``!`` do so as globals, ``->`` lines change something,
     ``<-`` lines undo that, and the others are the body of the function ``f(x)``, unless the setup
