@@ -18,8 +18,6 @@ from scipy import special
 from eagerflow.codegen import functions
 from eagerflow.codegen.instructions import is_float
 
-__all__ = ["Bounded", "apart", "apply", "exactly", "finish", "units", "wide_type"]
-
 HALF = 0.5  # units in the last place: the error of one rounding
 
 

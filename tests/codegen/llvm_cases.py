@@ -10,21 +10,6 @@ from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.numpy import philox
 from eagerflow.dtypes import float32
 
-__all__ = [
-    "CASES",
-    "FEW",
-    "PLACES",
-    "Bound",
-    "Case",
-    "assert_close",
-    "bind",
-    "check",
-    "expected_variant",
-    "laid_out",
-    "pairs",
-    "region_of",
-]
-
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 NEAR = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-13}
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
