@@ -75,6 +75,7 @@ def test_saved_and_loaded(row, tmp_path):
     model.save(tmp_path / "model.ef")
     again = ef.nn.load_model(tmp_path / "model.ef")
     agree(again(inputs, training=False), model(inputs, training=False), 0.0)
+    assert [w.name for w in again.weights] == [w.name for w in model.weights]
     ef.random.seed(3)  # layers with generators of their own go on as these stood
     right = model(inputs, training=True)
     ef.random.seed(3)

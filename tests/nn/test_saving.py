@@ -15,7 +15,6 @@ from eagerflow import nn
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.nn import files
 from eagerflow.nn.state import Misfits, named_weights
-from tests.nn.test_cases import CASES, made, run
 from tests.structure.sources import ROOT
 
 RNG = np.random.default_rng(0)
@@ -124,19 +123,6 @@ def test_another_process_goes_on_with_the_same_bits(tmp_path):
     other = network()
     other.load_weights(tmp_path / "weights.st")
     assert bits_of(other) == bits_of(model)
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
-def test_every_layer_in_a_file(row, tmp_path):
-    layer, arrays = made(row)
-    symbols = [ef.nn.Input(a.shape[1:], dtype=a.dtype.name) for a in arrays]
-    model = ef.nn.Model(symbols, run(row, layer, symbols))
-    model.save(tmp_path / "model.ef")
-    again = ef.nn.load_model(tmp_path / "model.ef")
-    for a, b in zip(*(ef.tree.flatten(m(arrays))[0] for m in (model, again)), strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-    assert [w.name for w in again.weights] == [w.name for w in model.weights]
 
 
 def test_models_without_an_input(tmp_path):

@@ -244,41 +244,14 @@ def test_summary():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: ef.nn.Sequential([ef.nn.Dense(1)]).fit(X, Y), ef.errors.ArgumentError, "compile"),
-        (
-            lambda: line().fit(X, Y[:10], verbose=0),
-            ef.errors.ShapeError,
-            r"x float32\(64, 3\), y float32\(10, 1\)",
-        ),
-        (
-            lambda: line().fit(X, Y, sample_weight=[1.0], verbose=0),
-            ef.errors.ShapeError,
-            "sample_weight",
-        ),
-        (lambda: line().fit(X[:0], Y[:0], verbose=0), ef.errors.ShapeError, "no examples"),
-        (lambda: line().fit(X, Y, batch_size=0), ef.errors.ArgumentError, "batch_size"),
-        (lambda: line().fit(X, Y, epochs=1.5), ef.errors.ArgumentError, "epochs"),
         (lambda: line().fit(X, Y, verbose=7), ef.errors.ArgumentError, "verbose"),
         (lambda: line().fit(X, Y, validation_split=1.0), ef.errors.ArgumentError, "split"),
-        (
-            lambda: line().fit(X, validation_data=(X, Y), verbose=0),
-            ef.errors.ArgumentError,
-            "no targets",
-        ),
-        (lambda: line().fit(X, np.hstack([Y, Y]), verbose=0), ef.errors.ShapeError, "different"),
         (lambda: line().fit(iter([]), verbose=0), ef.errors.ShapeError, "no batch"),
-        (lambda: line().fit(iter([(X, Y)]), Y), ef.errors.ArgumentError, "itself"),
-        (lambda: line(metrics=["acuracy"]), ef.errors.ArgumentError, "accuracy"),
-        (lambda: classifier().fit(X, LABELS + 5, verbose=0), ef.errors.IndexRangeError, "6"),
-        (
-            lambda: line().fit(X, Y, callbacks=[callbacks.EarlyStopping()], verbose=0),
-            ef.errors.ArgumentError,
-            "val_loss",
-        ),
         (lambda: callbacks.LambdaCallback(on_step=print), ef.errors.ArgumentError, "on_step"),
     ],
 )
 def test_errors(call, error, words):
+    """``test_mistakes.py`` has others."""
     with pytest.raises(error, match=words):
         call()
 
