@@ -1,9 +1,5 @@
 """Gradients of imported nodes against finite differences."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,11 +11,11 @@ from eagerflow.testing import check_gradients
 from tests.onnx.single_nodes import model_of, normal
 
 
-def _wide(*shape: int) -> Any:
+def _wide(*shape):
     return normal(*shape, dtype="float64")
 
 
-NODES: dict[str, tuple[str, list[Any], dict[str, Any], int]] = {
+NODES = {
     "convolution": ("Conv", [_wide(1, 2, 5, 4), _wide(4, 1, 2, 2)], {"group": 2}, 21),
     "transposed": (
         "ConvTranspose",
@@ -75,7 +71,7 @@ STORED = {"resized": (2,), "memory": (4,), "regions": (1, 2)}
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NODES)
-def test_gradients_of_imported_nodes(name: str) -> None:
+def test_gradients_of_imported_nodes(name):
     operator, inputs, attributes, opset = NODES[name]
     stored = STORED.get(name, ())
     model = model_of(operator, inputs, attributes, opset=opset, constants=stored)
