@@ -192,9 +192,7 @@ class Lookalike(types.ModuleType):
             MemoryPool=lambda: PrivatePool(self),
             using_allocator=lambda allocator: Allocator(self, allocator),
             runtime=types.SimpleNamespace(
-                getDeviceCount=self.count_devices,
-                CUDARuntimeError=CUDARuntimeError,
-                is_hip=False,
+                getDeviceCount=self.count_devices, CUDARuntimeError=CUDARuntimeError, is_hip=False
             ),
         )
         self.linalg = types.SimpleNamespace()

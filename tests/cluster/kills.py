@@ -193,9 +193,7 @@ WAYS = {
         ef.cluster.ParameterServer, lambda own: ef.cluster.ParameterServer(**SERVERS)
     ),
     "table on a server": Way(
-        ef.cluster.ParameterServer,
-        lambda own: ef.cluster.ParameterServer(**SERVERS),
-        table=True,
+        ef.cluster.ParameterServer, lambda own: ef.cluster.ParameterServer(**SERVERS), table=True
     ),
     "asynchronous": Way(
         lambda cluster: ef.cluster.ParameterServer(cluster, **ASYNCHRONOUS),

@@ -45,11 +45,7 @@ def works(draw):
 @st.composite
 def clusters(draw):
     link = st.builds(
-        Link,
-        st.floats(0, 1e-3),
-        st.floats(1e7, 1e11),
-        st.booleans(),
-        st.sampled_from([1.0, 4.0]),
+        Link, st.floats(0, 1e-3), st.floats(1e7, 1e11), st.booleans(), st.sampled_from([1.0, 4.0])
     )
     return Machines(
         draw(st.sampled_from([1, 2, 3, 8, 24])),
@@ -370,10 +366,7 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
         (lambda: simulate(WORK, Machines(2), method="pipeline", microbatches=0), "microbatches"),
         (lambda: simulate(WORK, Machines(2), method="parameter-servers", mode="x"), "mode"),
         (lambda: simulate(WORK, Machines(2), method="parameter-servers", servers=0), "servers"),
-        (
-            lambda: simulate(WORK, Machines(2), method="parameter-servers", staleness=1),
-            "staleness",
-        ),
+        (lambda: simulate(WORK, Machines(2), method="parameter-servers", staleness=1), "staleness"),
         (
             lambda: simulate(WORK, Machines(2), method="parameter-servers", backup_workers=2),
             "backup_workers",

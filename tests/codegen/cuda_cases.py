@@ -101,12 +101,7 @@ def softmax_in_place_in_a_loop():
 def softmax_bfloat16():
     x = floats(5, 300).astype(BFLOAT)
     return Named(
-        softmax_region("bfloat16"),
-        [x],
-        [np.empty_like(x)],
-        {"m": 5, "n": 300},
-        [softmax(x)],
-        2**-8,
+        softmax_region("bfloat16"), [x], [np.empty_like(x)], {"m": 5, "n": 300}, [softmax(x)], 2**-8
     )
 
 

@@ -1,6 +1,5 @@
 """Models of one node: run here through the importer, and by ONNX Runtime."""
 
-
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -9,15 +8,7 @@ import eagerflow as ef
 
 
 def model_of(
-    operator,
-    inputs,
-    attributes=None,
-    *,
-    outputs=1,
-    opset=22,
-    domain="",
-    constants=(),
-    free=None,
+    operator, inputs, attributes=None, *, outputs=1, opset=22, domain="", constants=(), free=None
 ):
     """The model of one node.
 
@@ -81,14 +72,7 @@ def theirs(operator, inputs, *args, **options):
     return session.run(None, _feeds(model, inputs))
 
 
-def check(
-    operator,
-    inputs,
-    *args,
-    rtol=1e-4,
-    atol=1e-5,
-    **options,
-):
+def check(operator, inputs, *args, rtol=1e-4, atol=1e-5, **options):
     """Both give the same dtypes, shapes and, within the tolerance, values."""
     found = ours(operator, inputs, *args, **options)
     for ours_, theirs_ in zip(found, theirs(operator, inputs, *args, **options), strict=True):

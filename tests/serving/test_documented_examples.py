@@ -101,11 +101,7 @@ def test_status(call):
 
 def test_metadata(call):
     told = call("half_plus_three/versions/123/metadata")
-    assert told["model_spec"] == {
-        "name": "half_plus_three",
-        "signature_name": "",
-        "version": "123",
-    }
+    assert told["model_spec"] == {"name": "half_plus_three", "signature_name": "", "version": "123"}
     signatures = told["metadata"]["signature_def"]["signature_def"]
     assert set(signatures) == {"serving_default", REGRESS}
     (x,) = signatures[REGRESS]["inputs"].values()

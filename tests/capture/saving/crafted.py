@@ -381,8 +381,7 @@ CHANGES = {
         "attributes", lambda r: ["{" + ",".join(f'"{i}":0' for i in range(1_000_000)) + "}", *r[1:]]
     ),
     "keys twice": rows(
-        "attributes",
-        lambda r: [r[0], '{"axis":null,"axis":null,"dtype":null,"keepdims":false}'],
+        "attributes", lambda r: [r[0], '{"axis":null,"axis":null,"dtype":null,"keepdims":false}']
     ),
     "not a number": rows(
         "attributes", lambda r: [r[0], '{"axis":NaN,"dtype":null,"keepdims":false}']

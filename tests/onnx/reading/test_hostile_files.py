@@ -245,8 +245,7 @@ def test_external_data_behind_links(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "place",
-    [{"offset": v} for v in (1, -1, "x", 2**40)] + [{"length": 4}, {"length": 2**70}],
+    "place", [{"offset": v} for v in (1, -1, "x", 2**40)] + [{"length": 4}, {"length": 2**70}]
 )
 def test_external_data_that_is_not_there(tmp_path, place):
     (tmp_path / "w.bin").write_bytes(b"\0" * 8)
