@@ -45,16 +45,10 @@ def test_digits_are_learned(seed):
     x, y = x[order], labels[order]
     ef.random.seed(seed)
     layers = ef.nn
-    model = layers.Sequential(
-        [
-            layers.Conv2D(16, 3, padding="same", activation="relu"),
-            layers.Conv2D(32, 3, padding="same", activation="relu"),
-            layers.MaxPooling2D(2),
-            layers.Flatten(),
-            layers.Dropout(0.3),
-            layers.Dense(10),
-        ]
-    )
+    parts = [layers.Conv2D(16, 3, padding="same", activation="relu")]
+    parts += [layers.Conv2D(32, 3, padding="same", activation="relu"), layers.MaxPooling2D(2)]
+    parts += [layers.Flatten(), layers.Dropout(0.3), layers.Dense(10)]
+    model = layers.Sequential(parts)
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizers.Adam(3e-3), loss, ["accuracy"])
     model.fit(x[360:], y[360:], batch_size=64, epochs=9, verbose=0)
@@ -67,14 +61,9 @@ def test_digits_are_learned(seed):
 
 def test_a_batch_normalized_network_learns():
     ef.random.seed(0)
-    model = ef.nn.Sequential(
-        [
-            ef.nn.Dense(16),
-            ef.nn.BatchNormalization(momentum=0.8),
-            ef.nn.Activation("relu"),
-            ef.nn.Dense(1, "sigmoid"),
-        ]
-    )
+    layers = [ef.nn.Dense(16), ef.nn.BatchNormalization(momentum=0.8), ef.nn.Activation("relu")]
+    layers += [ef.nn.Dense(1, "sigmoid")]
+    model = ef.nn.Sequential(layers)
     model.compile(optimizers.Adam(0.05), "binary_crossentropy", ["accuracy"])
     model.fit(X, LABELS, epochs=20, verbose=0)
     assert model.evaluate(X, LABELS, verbose=0)[1] > 0.9  # 62 to 64 of 64 over 20 seeds

@@ -59,16 +59,9 @@ def test_initial_values_are_in_the_file(step, tmp_path):
 
 
 def test_a_step_for_any_batch_size(rng, tmp_path):
-    model = ef.nn.Sequential(
-        [
-            ef.nn.Conv2D(4, 3, padding="same"),
-            ef.nn.BatchNormalization(momentum=0.9),
-            ef.nn.Activation("relu"),
-            ef.nn.MaxPooling2D(2),
-            ef.nn.Flatten(),
-            ef.nn.Dense(3),
-        ]
-    )
+    layers = [ef.nn.Conv2D(4, 3, padding="same"), ef.nn.BatchNormalization(momentum=0.9)]
+    layers += [ef.nn.Activation("relu"), ef.nn.MaxPooling2D(2), ef.nn.Flatten(), ef.nn.Dense(3)]
+    model = ef.nn.Sequential(layers)
     optimizer = ef.nn.optimizers.SGD(0.1, momentum=0.9)
     images = ef.TensorSpec(("batch", 6, 6, 1), "float32")
 

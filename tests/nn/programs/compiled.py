@@ -7,13 +7,9 @@ from tests.nn.programs import LABELS, X, Y, trained
 
 @trained
 def sequential(keras):
-    model = keras.Sequential(
-        [
-            keras.Input((6,)),
-            keras.layers.Dense(8, activation="relu"),
-            keras.layers.Dense(3, activation="softmax"),
-        ]
-    )
+    layers = [keras.Input((6,)), keras.layers.Dense(8, activation="relu")]
+    layers += [keras.layers.Dense(3, activation="softmax")]
+    model = keras.Sequential(layers)
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, {"x": X, "y": LABELS}
 
@@ -103,15 +99,9 @@ def regularized(keras):
 
 @trained
 def batch_normalized(keras):
-    model = keras.Sequential(
-        [
-            keras.Input((6,)),
-            keras.layers.Dense(8),
-            keras.layers.BatchNormalization(),
-            keras.layers.Activation("relu"),
-            keras.layers.Dense(1),
-        ]
-    )
+    layers = [keras.Input((6,)), keras.layers.Dense(8), keras.layers.BatchNormalization()]
+    layers += [keras.layers.Activation("relu"), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
     model.compile(keras.optimizers.SGD(0.05), loss="mse")
     return model, {"x": X, "y": Y}
 

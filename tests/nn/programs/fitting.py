@@ -7,13 +7,9 @@ from tests.nn.programs.libraries import policy
 
 
 def network(keras, outputs=1, activation=None):
-    return keras.Sequential(
-        [
-            keras.Input((6,)),
-            keras.layers.Dense(8, activation="tanh"),
-            keras.layers.Dense(outputs, activation=activation),
-        ]
-    )
+    layers = [keras.Input((6,)), keras.layers.Dense(8, activation="tanh")]
+    layers += [keras.layers.Dense(outputs, activation=activation)]
+    return keras.Sequential(layers)
 
 
 @trained
@@ -106,13 +102,9 @@ def an_output_without_loss(keras):
 
 @trained
 def weights_of_time_steps(keras):
-    model = keras.Sequential(
-        [
-            keras.layers.Embedding(11, 4),
-            keras.layers.SimpleRNN(4, return_sequences=True),
-            keras.layers.Dense(3, activation="softmax"),
-        ]
-    )
+    layers = [keras.layers.Embedding(11, 4), keras.layers.SimpleRNN(4, return_sequences=True)]
+    layers += [keras.layers.Dense(3, activation="softmax")]
+    model = keras.Sequential(layers)
     model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
     shares = (WORDS != 0).astype("float32")
     return model, {"x": WORDS, "y": WORDS % 3, "sample_weight": shares}
@@ -241,13 +233,9 @@ def clipped_values(keras):
 @trained
 def half_precision(keras):
     with policy(keras, "mixed_bfloat16"):
-        model = keras.Sequential(
-            [
-                keras.Input((6,)),
-                keras.layers.Dense(8, activation="relu"),
-                keras.layers.Dense(1, dtype="float32"),
-            ]
-        )
+        layers = [keras.Input((6,)), keras.layers.Dense(8, activation="relu")]
+        layers += [keras.layers.Dense(1, dtype="float32")]
+        model = keras.Sequential(layers)
     model.compile(keras.optimizers.SGD(0.02), "mse")
     # bfloat16 has 8 bits, so inputs and computed values are small integers.
     return model, {"x": np.sign(X), "y": np.zeros_like(Y)}

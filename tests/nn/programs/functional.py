@@ -169,23 +169,13 @@ def small_unet(keras):
 @trained
 def autoencoder(keras):
     layers = keras.layers
-    encoder = keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(4, 3, strides=2, padding="same", activation="elu"),
-            layers.Flatten(),
-            layers.Dense(5),
-            layers.LayerNormalization(),
-        ]
-    )
-    decoder = keras.Sequential(
-        [
-            keras.Input((5,)),
-            layers.Dense(64, activation="gelu"),
-            layers.Reshape((4, 4, 4)),
-            layers.Conv2DTranspose(3, 4, strides=2, padding="same"),
-        ]
-    )
+    parts = [keras.Input((8, 8, 3))]
+    parts += [layers.Conv2D(4, 3, strides=2, padding="same", activation="elu"), layers.Flatten()]
+    parts += [layers.Dense(5), layers.LayerNormalization()]
+    encoder = keras.Sequential(parts)
+    parts = [keras.Input((5,)), layers.Dense(64, activation="gelu"), layers.Reshape((4, 4, 4))]
+    parts += [layers.Conv2DTranspose(3, 4, strides=2, padding="same")]
+    decoder = keras.Sequential(parts)
     x = keras.Input((8, 8, 3))
     model = keras.Model(x, decoder(encoder(x)))
     model.compile(keras.optimizers.Adamax(0.01), "mean_absolute_error")

@@ -88,15 +88,9 @@ def batch_by_batch(keras, folder):
 def transfer(keras, folder):
     """Train a head on frozen features, then all of it, with statistics that stay."""
     layers = keras.layers
-    base = keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(4, 3),
-            layers.BatchNormalization(),
-            layers.ReLU(),
-            layers.GlobalAveragePooling2D(),
-        ]
-    )
+    parts = [keras.Input((8, 8, 3)), layers.Conv2D(4, 3), layers.BatchNormalization()]
+    parts += [layers.ReLU(), layers.GlobalAveragePooling2D()]
+    base = keras.Sequential(parts)
     base.trainable = False
     x = keras.Input((8, 8, 3))
     model = keras.Model(x, layers.Dense(3)(base(x, training=False)))

@@ -8,15 +8,10 @@ from tests.nn.programs import LABELS, ONE_HOT, SERIES, WORDS, X, Y, trained
 @trained
 def stacked_lstm(keras):
     layers = keras.layers
-    model = keras.Sequential(
-        [
-            keras.Input((7, 3)),
-            layers.LSTM(5, return_sequences=True),
-            layers.LSTM(4, return_sequences=True, go_backwards=True),
-            layers.GRU(4),
-            layers.Dense(1),
-        ]
-    )
+    parts = [keras.Input((7, 3)), layers.LSTM(5, return_sequences=True)]
+    parts += [layers.LSTM(4, return_sequences=True, go_backwards=True), layers.GRU(4)]
+    parts += [layers.Dense(1)]
+    model = keras.Sequential(parts)
     model.compile(keras.optimizers.RMSprop(0.01), "mse")
     return model, {"x": SERIES, "y": Y}
 
@@ -43,13 +38,9 @@ def tags_of_words(keras):
     the mask is lost on its way to them.
     """
     layers = keras.layers
-    model = keras.Sequential(
-        [
-            layers.Embedding(11, 4, mask_zero=True),
-            layers.LSTM(5, return_sequences=True),
-            layers.TimeDistributed(layers.Dense(3, activation="softmax")),
-        ]
-    )
+    parts = [layers.Embedding(11, 4, mask_zero=True), layers.LSTM(5, return_sequences=True)]
+    parts += [layers.TimeDistributed(layers.Dense(3, activation="softmax"))]
+    model = keras.Sequential(parts)
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
     return model, {"x": WORDS, "y": WORDS % 3}
 
@@ -58,15 +49,9 @@ def tags_of_words(keras):
 def masked_series(keras):
     layers = keras.layers
     series = np.where(np.arange(7)[None, :, None] < LABELS[:, None, None] + 4, SERIES, -1.0)
-    model = keras.Sequential(
-        [
-            keras.Input((7, 3)),
-            layers.Masking(-1.0),
-            layers.SimpleRNN(4, return_sequences=True),
-            layers.GlobalAveragePooling1D(),
-            layers.Dense(1),
-        ]
-    )
+    parts = [keras.Input((7, 3)), layers.Masking(-1.0), layers.SimpleRNN(4, return_sequences=True)]
+    parts += [layers.GlobalAveragePooling1D(), layers.Dense(1)]
+    model = keras.Sequential(parts)
     model.compile(keras.optimizers.SGD(0.05), "mse", weighted_metrics=["mae"])
     return model, {"x": series.astype("float32"), "y": Y}
 
@@ -230,16 +215,12 @@ def forecast(keras):
 def film(keras):
     layers = keras.layers
     movie = SERIES[:, :, :, None, None] * np.ones((1, 1, 1, 4, 2), "float32")
-    model = keras.Sequential(
-        [
-            keras.Input((7, 3, 4, 2)),
-            layers.ConvLSTM2D(2, 3, padding="same", return_sequences=True),
-            layers.BatchNormalization(),
-            layers.TimeDistributed(layers.Conv2D(2, 2, activation="relu")),
-            layers.Flatten(),
-            layers.Dense(1),
-        ]
-    )
+    parts = [keras.Input((7, 3, 4, 2))]
+    parts += [layers.ConvLSTM2D(2, 3, padding="same", return_sequences=True)]
+    parts += [layers.BatchNormalization()]
+    parts += [layers.TimeDistributed(layers.Conv2D(2, 2, activation="relu")), layers.Flatten()]
+    parts += [layers.Dense(1)]
+    model = keras.Sequential(parts)
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": movie, "y": Y}
 
