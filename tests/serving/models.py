@@ -1,11 +1,23 @@
 """Small models in files, whose answers identify their version, and calls of servers."""
 
+import asyncio
+import functools
 import http.client
 import json
 import os
 import shutil
 
 import eagerflow as ef
+
+
+def asynchronous(test):
+    """A test that is a coroutine, which has to end soon."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
+
+    return run
 
 
 def scaling(number):
