@@ -16,9 +16,8 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6] * 5, batch=16)
 
 
 def ran(machines, seed=0, work=WORK, **options):
-    events = Asynchronous(
-        ParameterServers(mode="asynchronous", **options), work, machines, work.batch, seed
-    )
+    servers = ParameterServers(mode="asynchronous", **options)
+    events = Asynchronous(servers, work, machines, work.batch, seed)
     events.run()
     return events
 

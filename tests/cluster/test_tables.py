@@ -53,9 +53,8 @@ def embedding(sparse=True, rows=ROWS):
 
 def network(optimizer="adam", *layers):
     ef.random.seed(0)
-    model = ef.nn.Sequential(
-        [*(layers or [embedding()]), ef.nn.Flatten(), ef.nn.Dense(3, dtype="float64")]
-    )
+    first = layers or [embedding()]
+    model = ef.nn.Sequential([*first, ef.nn.Flatten(), ef.nn.Dense(3, dtype="float64")])
     loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss=loss, metrics=["accuracy"])
     return model

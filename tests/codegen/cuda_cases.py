@@ -126,11 +126,8 @@ def gelu():
 @case
 def add_of_broadcast_and_transposed():
     b = Builder("add", "a b c")
-    x, y, z = (
-        b.input("x", "float32", "a b c"),
-        b.input("y", "float32", "b"),
-        b.input("z", "float32", "c"),
-    )
+    given = {"x": "a b c", "y": "b", "z": "c"}
+    x, y, z = (b.input(name, "float32", axes) for name, axes in given.items())
     b.output("out", b.fma(x, y, z))
     x, y, z = floats(4, 3, 5).transpose(2, 1, 0), floats(3, seed=1), floats(4, seed=2)
     out = x.astype(np.float64) * y[:, None] + z
@@ -250,9 +247,8 @@ def dropout():
     b = Builder("dropout", "m n")
     x = b.input("x", "float32", "m n")
     state = tuple(b.input(f"s{i}", "uint64", "") for i in range(3))
-    b.output(
-        "y", b.select(b.less(b.uniform(state), 0.75), x * (1 / 0.75), b.constant(0, "float32"))
-    )
+    kept = b.less(b.uniform(state), 0.75)
+    b.output("y", b.select(kept, x * (1 / 0.75), b.constant(0, "float32")))
     b.output("words", b.random_bits(state, "uint64"))
     x, words = floats(13, 29), np.array([2**63 + 5, 77, 3], np.uint64)
     kept = philox.uniform(words, x.size, np.dtype("float32")).reshape(x.shape) < 0.75
@@ -358,9 +354,8 @@ def stored_region(source, target):
 def every_float16():
     x = np.arange(2**16).astype(np.uint16).view(np.float16)
     y = np.empty(x.size, np.float32)
-    return Named(
-        stored_region("float16", "float32"), [x], [y], {"n": x.size}, [x.astype(np.float32)], 0, 0
-    )
+    region = stored_region("float16", "float32")
+    return Named(region, [x], [y], {"n": x.size}, [x.astype(np.float32)], 0, 0)
 
 
 def rounding_case(kind, target):

@@ -208,12 +208,8 @@ def np_fma(x, y, z):
 
 
 def np_halves(half, brain, x):
-    return (
-        half.astype(np.float32),
-        brain.astype(np.float32),
-        x.astype(np.float16),
-        x.astype(bfloat16),
-    )
+    wide = half.astype(np.float32), brain.astype(np.float32)
+    return *wide, x.astype(np.float16), x.astype(bfloat16)
 
 
 # Regions: bodies take the builder, the outer axes, the dtype of the first input, and values -------
@@ -509,14 +505,8 @@ def region_of(name, outer="m"):
 
 def _axes(outer):
     first = outer.split()[0]
-    return {
-        "all": f"{outer} n",
-        "outer": outer,
-        "first": first,
-        "table": f"{first} n",
-        "n": "n",
-        "": "",
-    }
+    own = {"n": "n", "": ""}
+    return own | {"all": f"{outer} n", "outer": outer, "first": first, "table": f"{first} n"}
 
 
 def bind(name, shape, how="unit", seed=0):

@@ -178,9 +178,8 @@ def test_ulps_of_known_errors():
     wanted = np.array([1.0, 0.0, 2.0**128, -0.0])
     np.testing.assert_array_equal(ulps(got, wanted), [1, 1, 0, np.inf])
     wide = np.array([1.0, 0.0, 2.0**-1074], np.float64)
-    np.testing.assert_array_equal(
-        ulps(wide, np.array([1 - 2.0**-53, 0, 2.0**-1073], LONG)), [1, 0, 1]
-    )
+    near = np.array([1 - 2.0**-53, 0, 2.0**-1073], LONG)
+    np.testing.assert_array_equal(ulps(wide, near), [1, 0, 1])
 
 
 # Two arguments ------------------------------------------------------------------------------------

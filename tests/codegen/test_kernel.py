@@ -16,9 +16,8 @@ from eagerflow.runtime import machine_code
 ROOT = Path(__file__).parents[2]
 needs_llvm = pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="no /proc on this system"
-)
+has_proc = Path("/proc/self/status").exists()
+needs_proc = pytest.mark.skipif(not has_proc, reason="no /proc on this system")
 PRELUDE = """
 import numpy as np
 import eagerflow as ef
@@ -418,9 +417,8 @@ def arguments():
 
 def compute(region, given, way):
     inputs = [given[name] for name in ("x", "row", "index", "table")]
-    kernel.compute(
-        region, inputs, [given["y"], given["sums"], given.get("out", given["x"])], {}, way
-    )
+    outputs = [given["y"], given["sums"], given.get("out", given["x"])]
+    kernel.compute(region, inputs, outputs, {}, way)
 
 
 def read_only(array):

@@ -204,9 +204,8 @@ def test_it_is_given_to_fit_evaluate_and_predict():
     assert history.history["loss"][-1] < history.history["loss"][0]
     assert history.params["steps"] == 3
     assert model.evaluate(loader, verbose=0) == pytest.approx(model.evaluate(X, y, verbose=0))
-    np.testing.assert_allclose(
-        model.predict(ef.nn.Loader(X, 8)), model.predict(X, batch_size=8), rtol=1e-6
-    )
+    found, wanted = model.predict(ef.nn.Loader(X, 8)), model.predict(X, batch_size=8)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 # Errors -------------------------------------------------------------------------------------------

@@ -241,9 +241,8 @@ def test_weights_alone(tmp_path):
 
 def test_mismatched_weights_change_nothing(tmp_path):
     network().save_weights(tmp_path / "weights.st")
-    other = ef.nn.Sequential(
-        [ef.nn.Input((4,)), ef.nn.Dense(7), ef.nn.BatchNormalization(name="mine")]
-    )
+    layers = [ef.nn.Input((4,)), ef.nn.Dense(7), ef.nn.BatchNormalization(name="mine")]
+    other = ef.nn.Sequential(layers)
     before = bits_of(other)
     with pytest.raises(FileFormatError) as error:
         other.load_weights(tmp_path / "weights.st")

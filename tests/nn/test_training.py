@@ -186,9 +186,8 @@ def test_early_stopping_restores_the_best_weights():
             kept.append((logs["val_loss"], self.model.get_weights()))
 
     stop = callbacks.EarlyStopping(patience=2, restore_best_weights=True)
-    history = model.fit(
-        X, Y, epochs=7, validation_data=(X, Y), callbacks=[Rates(), stop], verbose=0
-    )
+    more = {"validation_data": (X, Y), "callbacks": [Rates(), stop], "verbose": 0}
+    history = model.fit(X, Y, epochs=7, **more)
     assert len(history.epoch) == stop.stopped_epoch + 1 < 7
     best = min(kept, key=lambda entry: entry[0])[1]
     assert all((a == b).all() for a, b in zip(best, model.get_weights(), strict=True))

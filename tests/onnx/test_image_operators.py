@@ -146,9 +146,8 @@ def test_roi_align(mode, ratio, half):
 
 def test_max_roi_pool():
     x = normal(2, 3, 7, 9)
-    rois = np.array(
-        [[0, 0, 0, 8, 6], [1, 2, 2, 6, 4], [1, 3, 1, 3, 1], [0, 4, 6, 12, 9]], "float32"
-    )
+    rois = [[0, 0, 0, 8, 6], [1, 2, 2, 6, 4], [1, 3, 1, 3, 1], [0, 4, 6, 12, 9]]
+    rois = np.array(rois, "float32")
     attributes = {"pooled_shape": [2, 3], "spatial_scale": 0.7}
     check("MaxRoiPool", [x, rois], attributes, opset=21)
 

@@ -251,16 +251,14 @@ def of_binary(chance):
     told["parameters"] = {"binary_data_output": chance.choice((True, False, 1, "yes"))}
     text = written(told)
     length = len(text) + chance.choice((0, 0, 0, 1, -1, 100, -len(text), 1 << 60))
-    return Asked(
-        "binary", framed("POST", "/v2/models/scale/infer", text + data, [(HEADER, str(length))])
-    )
+    headers = [(HEADER, str(length))]
+    return Asked("binary", framed("POST", "/v2/models/scale/infer", text + data, headers))
 
 
 def of_file(chance):
     form, data = chance.choice(FILES)
-    query = chance.choice(
-        ("", "", "?outputs=y", "?outputs=none", "?signature_name=%00", "?outputs=")
-    )
+    queries = ("", "", "?outputs=y", "?outputs=none", "?signature_name=%00", "?outputs=")
+    query = chance.choice(queries)
     path = f"/v2/models/scale/infer{query}"
     return Asked("file", framed("POST", path, changed(chance, data), [("content-type", form)]))
 
@@ -287,9 +285,8 @@ def of_chunks(chance):
     """Bodies in chunks, whose lengths are wrong."""
     path, told = chance.choice(JSON_REQUESTS)
     body = written(told)
-    size = chance.choice(
-        (b"%x" % len(body), b"%X;a=b" % len(body), b"-1", b"zz", b"f" * 17, b"", b"1")
-    )
+    sizes = (b"%x" % len(body), b"%X;a=b" % len(body), b"-1", b"zz", b"f" * 17, b"", b"1")
+    size = chance.choice(sizes)
     head = f"POST {path} HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n".encode()
     ending = chance.choice((b"\r\n0\r\n\r\n", b"\r\n0\r\n", b"0\r\n\r\n", b"\r\n0\r\na: b\r\n\r\n"))
     return Asked("chunks", head + size + b"\r\n" + body + ending, whole=False)
@@ -336,9 +333,8 @@ def _infer(chance):
         (given,) = made.inputs[:1] or (made.inputs.add(),)
         change = chance.randrange(10)
         if change == 0:
-            setattr(
-                made, chance.choice(("model_name", "model_version", "id")), chance.choice(TEXTS)
-            )
+            name = chance.choice(("model_name", "model_version", "id"))
+            setattr(made, name, chance.choice(TEXTS))
         elif change == 1:
             setattr(given, chance.choice(("name", "datatype")), chance.choice(TEXTS))
         elif change == 2:

@@ -89,9 +89,8 @@ def test_a_request_waits_for_others_no_longer_than_said():
 
 
 def test_rows_that_depend_on_each_other_are_never_joined():
-    mixing = ef.capture.trace(
-        lambda x: x - ef.mean(x, axis=0), ef.TensorSpec(("batch", 3), "float32")
-    )
+    spec = ef.TensorSpec(("batch", 3), "float32")
+    mixing = ef.capture.trace(lambda x: x - ef.mean(x, axis=0), spec)
     version = Watched(mixing)
     batcher = Batcher(version, Batching(8))
     assert version.signature.batch is None and "mean" in version.signature.alone
@@ -106,9 +105,8 @@ def test_rows_that_depend_on_each_other_are_never_joined():
 
 
 def test_a_request_that_fails_has_its_own_error():
-    table = ef.capture.trace(
-        lambda i: ef.take(ef.arange(4.0), i), ef.TensorSpec(("batch",), "int64")
-    )
+    spec = ef.TensorSpec(("batch",), "int64")
+    table = ef.capture.trace(lambda i: ef.take(ef.arange(4.0), i), spec)
     batcher = Batcher(Watched(table), Batching(8))
 
     async def go():

@@ -90,11 +90,8 @@ def call(request, url):
 
 
 def test_status(call):
-    wanted = {
-        "version": "123",
-        "state": "AVAILABLE",
-        "status": {"error_code": "OK", "error_message": ""},
-    }
+    good = {"error_code": "OK", "error_message": ""}
+    wanted = {"version": "123", "state": "AVAILABLE", "status": good}
     assert call("half_plus_three") == {"model_version_status": [wanted]}
     assert call("half_plus_three/versions/123") == {"model_version_status": [wanted]}
 

@@ -38,9 +38,8 @@ def test_rows_and_columns():
     assert asked == ({"a": [[1, 2]], "b": [[3, 4]]}, True)
     asked = tensorflow.predict({"inputs": {"a": [[1, 2]], "b": [[3, 4]]}}, TWO.signature)
     assert asked == ({"a": [[1, 2]], "b": [[3, 4]]}, False)
-    asked = tensorflow.predict(
-        {"signature_name": "serving_default", "inputs": [[1, 2, 3]]}, SIGNATURE
-    )
+    body = {"signature_name": "serving_default", "inputs": [[1, 2, 3]]}
+    asked = tensorflow.predict(body, SIGNATURE)
     assert asked == ({"x": [[1, 2, 3]]}, False)
 
 

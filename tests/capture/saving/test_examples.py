@@ -112,9 +112,8 @@ def test_example_with_different_result_is_refused(data, name):
     with pytest.raises(SessionError, match=rf"{name}: example 1 .*does not give the result"):
         examples.check(loaded)
     tiny = loaded.examples[0].outputs[name] * (1 + 1e-6)  # as of another processor
-    loaded.examples = (
-        loaded.examples[0]._replace(outputs=loaded.examples[0].outputs | {name: tiny}),
-    )
+    first = loaded.examples[0]
+    loaded.examples = (first._replace(outputs=first.outputs | {name: tiny}),)
     examples.check(loaded)
 
 

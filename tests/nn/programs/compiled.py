@@ -108,9 +108,8 @@ def batch_normalized(keras):
 
 @trained
 def frozen_features(keras):
-    base = keras.Sequential(
-        [keras.Input((6,)), keras.layers.Dense(8, name="f"), keras.layers.Dense(4)]
-    )
+    layers = [keras.Input((6,)), keras.layers.Dense(8, name="f"), keras.layers.Dense(4)]
+    base = keras.Sequential(layers)
     base.trainable = False
     x = keras.Input((6,))
     model = keras.Model(x, keras.layers.Dense(1)(base(x, training=False)))

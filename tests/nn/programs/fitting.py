@@ -40,9 +40,8 @@ def rare_class(keras):
         keras.metrics.TruePositives(name="tp"),
         keras.metrics.AUC(name="prc", curve="PR"),
     ]
-    model.compile(
-        keras.optimizers.Adam(0.01), keras.losses.BinaryFocalCrossentropy(), metrics=metrics
-    )
+    loss = keras.losses.BinaryFocalCrossentropy()
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=metrics)
     return model, {"x": X, "y": rare, "class_weight": {0: 0.6, 1: 3.0}}
 
 

@@ -73,9 +73,8 @@ def ops_between_layers(keras):
     h = keras.layers.Dense(6)(x)
     gate = ops.sigmoid(h) * ops.exp(-ops.abs(x)) + 1.0
     parts = ops.split(gate, 2, axis=1)
-    joined = ops.concatenate(
-        [parts[1], parts[0] ** 2.0, ops.mean(h, axis=1, keepdims=True)], axis=1
-    )
+    mean = ops.mean(h, axis=1, keepdims=True)
+    joined = ops.concatenate([parts[1], parts[0] ** 2.0, mean], axis=1)
     outputs = keras.layers.Dense(1)(ops.stack([joined, -joined], axis=1)[:, 0])
     model = keras.Model(x, outputs)
     model.compile(keras.optimizers.SGD(0.05), "mse")
@@ -103,9 +102,8 @@ def highway(keras):
         carried = keras.layers.Multiply()([h, 1.0 - gate])
         h = keras.layers.Add()([keras.layers.Multiply()([gate, candidate]), carried])
     model = keras.Model(x, keras.layers.Dense(3, activation="softmax")(h))
-    model.compile(
-        keras.optimizers.Nadam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
+    optimizer = keras.optimizers.Nadam(0.01)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, {"x": X, "y": LABELS}
 
 
@@ -126,9 +124,8 @@ def small_resnet(keras):
     h = keras.layers.GlobalAveragePooling2D()(h)
     model = keras.Model(x, keras.layers.Dense(3)(h))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
-        keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True), loss, metrics=["accuracy"]
-    )
+    optimizer = keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True)
+    model.compile(optimizer, loss, metrics=["accuracy"])
     return model, {"x": IMAGES, "y": LABELS}
 
 
@@ -160,9 +157,8 @@ def small_unet(keras):
     h = layers.Concatenate()([up, layers.UpSampling2D(2)(low), high])
     mask = layers.Conv2D(1, 1, activation="sigmoid")(h)
     model = keras.Model(x, mask)
-    model.compile(
-        keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=[keras.metrics.BinaryIoU()]
-    )
+    metrics = [keras.metrics.BinaryIoU()]
+    model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=metrics)
     return model, {"x": IMAGES, "y": (IMAGES[..., :1] > 0).astype("float32")}
 
 

@@ -12,12 +12,10 @@ FIT = {"epochs": 2, "batch_size": 16, "shuffle": False, "verbose": 0}
 def adversaries(keras, folder):
     """A generator and a discriminator, each with an optimizer."""
     ops, layers = keras.ops, keras.layers
-    make = keras.start(
-        keras.Sequential([keras.Input((3,)), layers.Dense(8, "relu"), layers.Dense(6)])
-    )
-    judge = keras.start(
-        keras.Sequential([keras.Input((6,)), layers.Dense(8, "tanh"), layers.Dense(1)])
-    )
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(8, "relu"), layers.Dense(6)])
+    make = keras.start(model)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(8, "tanh"), layers.Dense(1)])
+    judge = keras.start(model)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     of_make, of_judge = keras.optimizers.Adam(0.01, beta_1=0.5), keras.optimizers.Adam(0.01)
     curve = []
@@ -313,9 +311,8 @@ def translation_step_by_step(keras, folder):
     )
     end = layers.Dense(4, activation="softmax")
     _, h, c = encoder(source)
-    model = keras.start(
-        keras.Model([source, target], end(decoder(target, initial_state=[h, c])[0]))
-    )
+    outputs = end(decoder(target, initial_state=[h, c])[0])
+    model = keras.start(keras.Model([source, target], outputs))
     encode = keras.Model(source, [h, c])
     states = [keras.Input((5,)), keras.Input((5,))]
     outputs, h, c = decoder(target, initial_state=states)

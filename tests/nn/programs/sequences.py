@@ -24,9 +24,8 @@ def bidirectional_with_masks(keras):
     h = layers.Bidirectional(layers.LSTM(3, return_sequences=True))(h)
     h = layers.Bidirectional(layers.GRU(3), merge_mode="sum")(h)
     model = keras.Model(ids, layers.Dense(3, activation="softmax")(h))
-    model.compile(
-        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
+    optimizer = keras.optimizers.Adam(0.01)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, {"x": WORDS, "y": LABELS}
 
 
@@ -63,14 +62,12 @@ def encoder_and_decoder(keras):
     embedded = layers.Embedding(11, 4, mask_zero=True)(source)
     _, h, c = layers.LSTM(5, return_state=True)(embedded)
     decoded = layers.Embedding(11, 4)(target)  # Keras forgets masks beside an initial state
-    decoded, _, _ = layers.LSTM(5, return_sequences=True, return_state=True)(
-        decoded, initial_state=[h, c]
-    )
+    decoder = layers.LSTM(5, return_sequences=True, return_state=True)
+    decoded, _, _ = decoder(decoded, initial_state=[h, c])
     outputs = layers.Dense(11, activation="softmax")(decoded)
     model = keras.Model([source, target], outputs)
-    model.compile(
-        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
+    optimizer = keras.optimizers.Adam(0.01)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     following = np.roll(WORDS, -1, axis=1)
     return model, {"x": [WORDS, WORDS[::-1].copy()], "y": following[::-1].copy()}
 
@@ -111,9 +108,8 @@ def text_transformer(keras):
     x = _encoder_block(keras, _encoder_block(keras, x))
     x = layers.Dropout(0.0)(layers.GlobalAveragePooling1D()(x))
     model = keras.Model(ids, layers.Dense(3, activation="softmax")(x))
-    model.compile(
-        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
+    optimizer = keras.optimizers.Adam(0.01)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, {"x": WORDS, "y": LABELS}
 
 
@@ -205,9 +201,8 @@ def forecast(keras):
     h = layers.RepeatVector(2)(h)
     h = layers.LSTM(5, return_sequences=True)(h)
     model = keras.Model(x, layers.TimeDistributed(layers.Dense(3))(h))
-    model.compile(
-        keras.optimizers.Adam(0.01), "mse", metrics=[keras.metrics.RootMeanSquaredError()]
-    )
+    metrics = [keras.metrics.RootMeanSquaredError()]
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=metrics)
     return model, {"x": SERIES, "y": SERIES[:, ::-1][:, :2].copy()}
 
 

@@ -301,9 +301,8 @@ def transformer_of_classes(keras):
     ids = keras.Input((7,), dtype="int32")
     h = Block(4, 2)(Block(4, 2)(Embedded(11, 7, 4)(ids)))
     model = keras.Model(ids, keras.layers.Dense(11, activation="softmax")(h))
-    model.compile(
-        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
+    optimizer = keras.optimizers.Adam(0.01)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, {"x": WORDS, "y": np.roll(WORDS, -1, axis=1)}
 
 

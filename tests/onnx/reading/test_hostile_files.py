@@ -108,9 +108,8 @@ def test_functions_that_call_themselves_or_each_other():
 
 
 def test_functions_that_grow_without_bound():
-    many = "".join(
-        FUNCTION.format(i=i, body=f"c = own.f{i + 1}(a) b = own.f{i + 1}(c)") for i in range(25)
-    )
+    body = "c = own.f{0}(a) b = own.f{0}(c)"
+    many = "".join(FUNCTION.format(i=i, body=body.format(i + 1)) for i in range(25))
     text = FUNCTIONS.format(functions=many + FUNCTION.format(i=25, body="b = Neg(a)"))
     refused(parsed(text), "too long to be unrolled")
 

@@ -191,9 +191,8 @@ def random_trees(rng, count, features, modes, missing):
                 mode = modes[rng.integers(len(modes))]
                 value = float(np.round(rng.standard_normal(), 1))
                 nan = int(missing and rng.random() < 0.5)
-                rows.append(
-                    (tree, node, int(rng.integers(features)), value, mode, number, number + 1, nan)
-                )
+                feature = int(rng.integers(features))
+                rows.append((tree, node, feature, value, mode, number, number + 1, nan))
                 waiting += [(number, depth + 1), (number + 1, depth + 1)]
                 number += 2
             else:
