@@ -173,26 +173,6 @@ def test_shuffling_visits_each_example_once_and_keeps_arrays():
     assert seen == list(range(10)) == x[:, 0].tolist()
 
 
-def test_early_stopping_restores_the_best_weights():
-    model = line()
-    rates = iter([0.1, 0.1, 0.1, 3.0, 3.0, 3.0, 3.0])
-    kept = []
-
-    class Rates(callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            self.model.optimizer.learning_rate = next(rates)
-
-        def on_epoch_end(self, epoch, logs=None):
-            kept.append((logs["val_loss"], self.model.get_weights()))
-
-    stop = callbacks.EarlyStopping(patience=2, restore_best_weights=True)
-    more = {"validation_data": (X, Y), "callbacks": [Rates(), stop], "verbose": 0}
-    history = model.fit(X, Y, epochs=7, **more)
-    assert len(history.epoch) == stop.stopped_epoch + 1 < 7
-    best = min(kept, key=lambda entry: entry[0])[1]
-    assert all((a == b).all() for a, b in zip(best, model.get_weights(), strict=True))
-
-
 def test_batch_callbacks_get_numbers_and_can_stop():
     losses_seen = []
 
