@@ -264,10 +264,8 @@ def test_pipelines_take_slices_as_tensors():
 # Values between steps ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", STRATEGIES)
-@pytest.mark.parametrize("merges", [0, 1, 2])
-def test_values_assigned_to_a_table_are_used(kind, merges):
-    own = STRATEGIES[kind]()
+def check_assigned(own, merges):
+    """A step uses the values that the program has assigned to a table."""
     table = ef.Variable(np.ones((ROWS, WIDTH)))
     step = own.step(table_step(table, ef.nn.optimizers.SGD(WIDTH * 2.0)))
     ids = np.array([0, ROWS - 1])
@@ -281,6 +279,12 @@ def test_values_assigned_to_a_table_are_used(kind, merges):
     np.testing.assert_array_equal(table.numpy()[[0, -1]], 4.0)
     np.testing.assert_array_equal(table.numpy()[1:-1], 5.0)
     assert float(step(ids)) == 4.0
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+@pytest.mark.parametrize("merges", [0, 1, 2])
+def test_values_assigned_to_a_table_are_used(kind, merges):
+    check_assigned(STRATEGIES[kind](), merges)
 
 
 @pytest.mark.parametrize("mode", ["synchronous", "asynchronous"])
@@ -510,17 +514,7 @@ def _between_tasks(cluster):
 def test_a_program_assigns_between_steps_of_tasks(cluster):
     for more in ({}, SHARDED):
         for merges in (0, 1):
-            own = ef.cluster.ParameterServer(cluster, **more)
-            table = ef.Variable(np.ones((ROWS, WIDTH)))
-            step = own.step(table_step(table, ef.nn.optimizers.SGD(WIDTH * 2.0)))
-            ids = np.array([0, ROWS - 1])
-            assert float(step(ids)) == 1.0
-            table.assign(np.full((ROWS, WIDTH), 5.0))
-            for _ in range(merges):
-                own.merge()
-            assert float(step(ids)) == 5.0
-            own.merge()
-            np.testing.assert_array_equal(table.numpy()[[0, -1]], 4.0)
+            check_assigned(ef.cluster.ParameterServer(cluster, **more), merges)
 
 
 def test_rows_keep_their_digits_where_they_lie(cluster):

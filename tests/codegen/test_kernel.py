@@ -446,6 +446,10 @@ def overlapping(a):
     return {"x": first, "out": second}
 
 
+def spread(a):
+    return {"y": np.lib.stride_tricks.as_strided(a["y"], (6, 5), (0, 4))}
+
+
 WRONG = {
     "another dtype": (DTypeError, "x has dtype float64", lambda a: {"x": a["x"].astype("f8")}),
     "another dtype of an output": (DTypeError, "y has", lambda a: {"y": a["y"].astype("f8")}),
@@ -457,29 +461,13 @@ WRONG = {
     "another size of an output": (ShapeError, "y has shape", lambda a: {"y": a["y"][:5]}),
     "a size of 1 is not spread": (ShapeError, "axis m", lambda a: {"row": a["row"][:1]}),
     "an output on an input": (ArgumentError, "y shares memory", lambda a: {"y": a["x"]}),
-    "an output on a part of an input": (
-        ArgumentError,
-        "sums shares memory",
-        lambda a: {"sums": a["x"][2]},
-    ),
-    "two outputs in one place": (
-        ArgumentError,
-        "sums shares memory with y",
-        lambda a: {"sums": a["y"][2]},
-    ),
+    "an output on an input's part": (ArgumentError, "sums shares", lambda a: {"sums": a["x"][2]}),
+    "two outputs": (ArgumentError, "sums shares memory with y", lambda a: {"sums": a["y"][2]}),
     "in place of another part": (ArgumentError, "x shares memory with x", overlapping),
-    "in place, turned round": (
-        ArgumentError,
-        "x shares memory with x",
-        lambda a: {"out": a["x"][::-1]},
-    ),
+    "in place, turned": (ArgumentError, "x shares memory with x", lambda a: {"out": a["x"][::-1]}),
     "read-only": (ArgumentError, "y cannot be written", lambda a: {"y": read_only(a["y"])}),
     "read-only in place": (ArgumentError, "x cannot be", lambda a: {"x": read_only(a["x"])}),
-    "a spread output": (
-        ArgumentError,
-        "several elements in one place",
-        lambda a: {"y": np.lib.stride_tricks.as_strided(a["y"], (6, 5), (0, 4))},
-    ),
+    "a spread output": (ArgumentError, "several elements in one place", spread),
     "rows beyond the last": (IndexRangeError, "4 rows", lambda a: {"index": a["index"] + 1}),
     "rows before the first": (IndexRangeError, "from -1", lambda a: {"index": a["index"] - 1}),
     "rows of no table": (IndexRangeError, "0 rows", lambda a: {"table": a["table"][:0]}),

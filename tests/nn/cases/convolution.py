@@ -67,9 +67,8 @@ def transposed(strides=1, padding="valid", output_padding=None, dilation_rate=1)
     def reference(weights, x):
         kernel, rank = weights[0], x.ndim - 2
         given = (strides, dilation_rate, output_padding)
-        axes = list(
-            zip(x.shape[1:-1], kernel.shape, *(per_axis(v, rank) for v in given), strict=False)
-        )
+        given = (per_axis(v, rank) for v in given)
+        axes = list(zip(x.shape[1:-1], kernel.shape, *given, strict=False))
         whole = [n * s + k * r for n, k, s, r, _ in axes]
         y = np.zeros((len(x), *whole, kernel.shape[-2]))
         for at, tap in itertools.product(np.ndindex(x.shape[1:-1]), np.ndindex(kernel.shape[:-2])):
