@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from tests.backends.lookalike_streams import holds
 
 ID_BYTES = 128
-UNHANDLED, SYSTEM, USAGE = 1, 2, 5
+SYSTEM, USAGE = 2, 5
 _HEAD = struct.Struct("<Q")
 
 

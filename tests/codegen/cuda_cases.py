@@ -50,24 +50,24 @@ def softmax(x, axis=-1):
     return scipy.special.softmax(x.astype(np.float64), axis) if x.size else x
 
 
-def softmax_case(m, n, **more):
-    x = floats(m, n) * 3
-    return Named(softmax_region(), [x], [np.empty_like(x)], {"m": m, "n": n}, [softmax(x)], **more)
+def softmax_case(m, n, dtype="float32", inplace=None, rtol=2e-6):
+    x = (floats(m, n) * 3).astype(BFLOAT if dtype == "bfloat16" else dtype)
+    y = x if inplace else np.empty_like(x)
+    region = softmax_region(dtype, inplace)
+    return Named(region, [x], [y], {"m": m, "n": n}, [softmax(x)], rtol)
 
 
 ROWS = [(1, 1), (5, 3), (3, 33), (9, 130), (1, 1001), (4, 1001), (2, 3000), (2, 20_001)]
 for _m, _n in [*ROWS, (3, 70_001)]:
     CASES[f"softmax_{_m}_{_n}"] = lambda m=_m, n=_n: softmax_case(m, n)
-
-
-@case
-def softmax_without_rows():
-    return softmax_case(0, 7)
-
-
-@case
-def softmax_of_nothing():
-    return softmax_case(4, 0)
+CASES |= {
+    "softmax_without_rows": lambda: softmax_case(0, 7),
+    "softmax_of_nothing": lambda: softmax_case(4, 0),
+    "softmax_in_place": lambda: softmax_case(6, 77, inplace="x"),
+    "softmax_in_place_in_a_loop": lambda: softmax_case(2, 20_001, inplace="x"),
+    "softmax_bfloat16": lambda: softmax_case(5, 300, "bfloat16", rtol=2**-8),
+    "softmax_float16": lambda: softmax_case(5, 300, "float16", rtol=2**-10),
+}
 
 
 @case
@@ -83,34 +83,6 @@ def softmax_not_aligned():
     x = memory[1:].reshape(3, 130)
     x[...] = floats(3, 130)
     return Named(softmax_region(), [x], [np.empty_like(x)], {"m": 3, "n": 130}, [softmax(x)])
-
-
-@case
-def softmax_in_place():
-    x = floats(6, 77)
-    return Named(softmax_region(inplace="x"), [x], [x], {"m": 6, "n": 77}, [softmax(x)])
-
-
-@case
-def softmax_in_place_in_a_loop():
-    x = floats(2, 20_001)
-    return Named(softmax_region(inplace="x"), [x], [x], {"m": 2, "n": 20_001}, [softmax(x)])
-
-
-@case
-def softmax_bfloat16():
-    x = floats(5, 300).astype(BFLOAT)
-    return Named(
-        softmax_region("bfloat16"), [x], [np.empty_like(x)], {"m": 5, "n": 300}, [softmax(x)], 2**-8
-    )
-
-
-@case
-def softmax_float16():
-    x = floats(5, 300).astype(np.float16)
-    return Named(
-        softmax_region("float16"), [x], [np.empty_like(x)], {"m": 5, "n": 300}, [softmax(x)], 2**-10
-    )
 
 
 @case
@@ -185,24 +157,12 @@ def backward_case(m, n, inplace=None):
     return Named(region, [x, g, dy], outputs, {"m": m, "n": n}, expected, 2e-5, 2e-5)
 
 
-@case
-def layer_norm_backward():
-    return backward_case(150, 45)
-
-
-@case
-def layer_norm_backward_in_one_stage():
-    return backward_case(30, 45)
-
-
-@case
-def layer_norm_backward_in_place():
-    return backward_case(150, 45, "dy")
-
-
-@case
-def layer_norm_backward_of_a_long_row():
-    return backward_case(2, 66_000)
+CASES |= {
+    "layer_norm_backward": lambda: backward_case(150, 45),
+    "layer_norm_backward_in_one_stage": lambda: backward_case(30, 45),
+    "layer_norm_backward_in_place": lambda: backward_case(150, 45, "dy"),
+    "layer_norm_backward_of_a_long_row": lambda: backward_case(2, 66_000),
+}
 
 
 @case
@@ -223,23 +183,23 @@ def cross_entropy():
     return Named(b.region(), [x, label], outputs, {"m": m, "n": n}, [each.sum(), each])
 
 
-@case
-def argmax():
+def argmax_case(x):
     b = Builder("argmax", "m n")
     b.output("at", b.argmax(b.input("x", "float32", "m n"), "n"))
+    m, n = x.shape
+    return Named(b.region(), [x], [np.empty(m, np.int64)], {"m": m, "n": n}, [x.argmax(1)], 0, 0)
+
+
+@case
+def argmax():
     x = np.round(floats(9, 65))
     x[2, 40] = np.nan
-    expected = [np.argmax(x, 1)]
-    return Named(b.region(), [x], [np.empty(9, np.int64)], {"m": 9, "n": 65}, expected, 0, 0)
+    return argmax_case(x)
 
 
 @case
 def argmax_of_a_long_row():
-    b = Builder("argmax", "m n")
-    b.output("at", b.argmax(b.input("x", "float32", "m n"), "n"))
-    x = floats(1, 80_000)
-    expected = [np.argmax(x, 1)]
-    return Named(b.region(), [x], [np.empty(1, np.int64)], {"m": 1, "n": 80_000}, expected, 0, 0)
+    return argmax_case(floats(1, 80_000))
 
 
 @case
@@ -373,14 +333,8 @@ def rounding_case(kind, target):
     return Named(region, [x], [np.empty(x.size, target)], {"n": x.size}, [y], 0, 0)
 
 
-@case
-def rounding_to_float16():
-    return rounding_case("float16", np.float16)
-
-
-@case
-def rounding_to_bfloat16():
-    return rounding_case("bfloat16", BFLOAT)
+CASES["rounding_to_float16"] = lambda: rounding_case("float16", np.float16)
+CASES["rounding_to_bfloat16"] = lambda: rounding_case("bfloat16", BFLOAT)
 
 
 @case

@@ -59,11 +59,6 @@ def two_outputs(loss="mse"):
     return model
 
 
-def sum_of_two():
-    a, b = nn.Input((4,), name="a"), nn.Input((4,), name="b")
-    return nn.Model([a, b], a + b)
-
-
 def in_file(write, read, name="model.ef"):
     """Write a file, which is gone afterwards, and read it."""
     with tempfile.TemporaryDirectory() as folder:

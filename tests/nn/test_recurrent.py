@@ -108,13 +108,6 @@ def test_padded_sequences_are_like_shorter_ones(cls):
 
 
 def test_masks_travel_with_sequences():
-    class Marked(ef.nn.Layer):
-        def call(self, inputs):
-            return inputs
-
-        def compute_mask(self, inputs, previous_mask):
-            return previous_mask
-
     from eagerflow.nn.masks import mask_of, set_mask
 
     x, mask = X + 0.0, ef.tensor(RNG.random((3, 6)) < 0.5)
