@@ -22,19 +22,6 @@ def test_batch_normalization():
         check("BatchNormalization", inputs, {"epsilon": 1e-3}, opset=opset, free={0: (0, 2)})
 
 
-def test_batch_normalization_in_training():
-    x, inputs = normal(4, 3, 5), [normal(3, seed=i) for i in range(3)]
-    inputs.append(np.abs(normal(3, seed=4)))
-    attributes = {"training_mode": 1, "momentum": 0.8}
-    y, mean, variance = ours("BatchNormalization", [x, *inputs], attributes, outputs=3, opset=15)
-    found, spread = x.mean((0, 2)), x.var((0, 2))
-    np.testing.assert_allclose(mean, 0.8 * inputs[2] + 0.2 * found, rtol=1e-5)
-    np.testing.assert_allclose(variance, 0.8 * inputs[3] + 0.2 * spread, rtol=1e-5)
-    scaled = (x - found[:, None]) / np.sqrt(spread + 1e-5)[:, None]
-    wanted = scaled * inputs[0][:, None] + inputs[1][:, None]
-    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("axis", [-1, 1, 2, -3])
 @pytest.mark.parametrize("biased", [False, True])
 def test_layer_normalization(axis, biased):
@@ -178,16 +165,6 @@ def test_windows_of_attention(left, right, causal):
     seen = (way >= -left if left >= 0 else way < 9) & (way <= right if right >= 0 else way < 9)
     wanted = _attention([*inputs, seen], {"is_causal": causal})
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("part", [0, 4])
-def test_rotary_embedding(interleaved, part):
-    x, half = normal(2, 3, 5, 8), (part or 8) // 2
-    cos, sin = normal(10, half), normal(10, half, seed=1)
-    places = np.array([[0, 1, 2, 3, 4], [9, 8, 7, 6, 5]])
-    attributes = {"interleaved": interleaved, "rotary_embedding_dim": part, "num_heads": 3}
-    check("RotaryEmbedding", [x, cos, sin, places], attributes, opset=23)
 
 
 # Losses ------------------------------------------------------------------------------------------

@@ -14,17 +14,18 @@ from eagerflow.serving import Access
 from eagerflow.serving.access import tokens_of
 from eagerflow.serving.protocols.messages import messages
 from eagerflow.serving.protocols.rpc import SERVICE
-from tests.serving.models import Client
+from tests.serving.models import Client, put_version
 
 grpc = pytest.importorskip("grpc")
 SECRET = "0123456789abcdef"
 OTHER = "fedcba9876543210"
 
 
-@pytest.fixture
-def guarded(folder):
-    access = Access((OTHER, SECRET))
-    with ef.serving.Server(folder, port=0, grpc_port=0, access=access) as made:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    models, access = tmp_path_factory.mktemp("models"), Access((OTHER, SECRET))
+    put_version(models / "scale", 1)
+    with ef.serving.Server(models, port=0, grpc_port=0, access=access) as made:
         yield made
 
 

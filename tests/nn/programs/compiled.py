@@ -1,7 +1,5 @@
 """Arguments of ``compile`` and ``fit``: losses, weights and metrics of one or several outputs."""
 
-import numpy as np
-
 from tests.nn.programs import LABELS, X, Y, trained
 
 
@@ -12,18 +10,6 @@ def sequential(keras):
     model = keras.Sequential(layers)
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, {"x": X, "y": LABELS}
-
-
-@trained
-def branches(keras):
-    x = keras.Input((6,))
-    left = keras.layers.Dense(4, activation="tanh", name="left")(x)
-    right = keras.layers.Dense(5, name="right")(x)
-    right = keras.layers.Dense(4, name="righter")(right)
-    joined = left * right + left
-    model = keras.Model(x, keras.layers.Dense(1, name="end")(joined))
-    model.compile(keras.optimizers.SGD(0.05), loss="mse", metrics=["mae"])
-    return model, {"x": X, "y": Y}
 
 
 @trained
@@ -40,18 +26,6 @@ def outputs_by_name(keras):
         metrics={"age": ["mae"], "kind": ["accuracy"]},
     )
     return model, {"x": X, "y": [Y, LABELS]}
-
-
-@trained
-def weights_of_examples(keras):
-    model, data = sequential(keras)
-    return model, data | {"sample_weight": np.linspace(0, 1, 48).astype("float32")}
-
-
-@trained
-def weights_of_classes(keras):
-    model, data = sequential(keras)
-    return model, data | {"class_weight": {0: 1.0, 1: 3.0, 2: 0.5}}
 
 
 @trained
