@@ -51,13 +51,6 @@ def captured(step, feeds):
     return [float(step(*map(ef.tensor, feeds.values()))["loss"]) for _ in range(STEPS)]
 
 
-def test_initial_values_are_in_the_file(step, tmp_path):
-    step, feeds = step
-    ef.capture.export_onnx(step, tmp_path / "step.onnx")
-    losses = trained(session_of(tmp_path / "step.onnx"), {}, feeds)
-    np.testing.assert_allclose(losses, captured(step, feeds), rtol=1e-5)
-
-
 def test_a_step_for_any_batch_size(rng, tmp_path):
     layers = [ef.nn.Conv2D(4, 3, padding="same"), ef.nn.BatchNormalization(momentum=0.9)]
     layers += [ef.nn.Activation("relu"), ef.nn.MaxPooling2D(2), ef.nn.Flatten(), ef.nn.Dense(3)]

@@ -168,10 +168,6 @@ def test_unsupported_export_is_refused_with_op_and_line(tmp_path):
     assert caught.value.op == "svd" and "test_exporting.py" in str(caught.value)
     assert not (tmp_path / "model.onnx").exists()
 
-    complex_ = ef.capture.trace(lambda x: x * 1j, ef.TensorSpec((2,), "complex64"))
-    with pytest.raises(CaptureError, match="complex"):
-        ef.capture.export_onnx(complex_, tmp_path / "model.onnx")
-
 
 def test_only_graphs_go_out(tmp_path):
     with pytest.raises(ArgumentError, match="no graph"):
