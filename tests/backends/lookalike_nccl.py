@@ -199,8 +199,7 @@ class Communicator:
     def _send(self, op):
         self._exactly(1)  # the other end is there
         self._array(op)
-        data = ctypes.string_at(op.address, op.size)
-        self._socket.sendall(_HEAD.pack(op.size) + data)
+        self._socket.sendall(_HEAD.pack(op.size) + ctypes.string_at(op.address, op.size))
 
     def _receive(self, op):
         self._socket.sendall(b"r")

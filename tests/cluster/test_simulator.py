@@ -317,8 +317,7 @@ def test_youngs_interval_is_nearly_the_best():
 
 def test_a_cluster_that_fails_all_the_time_never_ends():
     work = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
-    machines = Machines(100_000, failures=Failures(86400.0), price=1.0)
-    found = simulate(work, machines)
+    found = simulate(work, Machines(100_000, failures=Failures(86400.0), price=1.0))
     assert math.isinf(found.last.seconds)
     assert found.last.throughput == 0
     assert "never ends" in str(found)

@@ -321,8 +321,7 @@ def test_indices_out_of_range_are_refused(kind, wrong):
     else:
         own = servers(mode="asynchronous", **(SHARDED if "shards" in kind else {}))
     table = ef.Variable(np.ones((ROWS, WIDTH)))
-    optimizer = ef.nn.optimizers.SGD(1.0)
-    step = own.step(table_step(table, optimizer))
+    step = own.step(table_step(table, ef.nn.optimizers.SGD(1.0)))
     words = f"gather: index {wrong} is out of range for axis 0 of length {ROWS}"
     with pytest.raises(ef.errors.IndexRangeError, match=words):
         step(np.array([0, wrong]))
@@ -479,8 +478,7 @@ def test_kills_cost_no_row(mode, monkeypatch):
         own = ef.cluster.ParameterServer(killed, **more)
         found = _struck(own, strike)
     schedule = own.schedule if mode == "asynchronous" else None
-    again = servers(**more, schedule=schedule)
-    assert _struck(again, lambda step: None) == found
+    assert _struck(servers(**more, schedule=schedule), lambda step: None) == found
 
 
 def _struck(own, strike):

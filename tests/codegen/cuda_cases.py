@@ -79,8 +79,7 @@ def softmax_strided():
 
 @case
 def softmax_not_aligned():
-    memory = np.empty(1 + 3 * 130, np.float32)
-    x = memory[1:].reshape(3, 130)
+    x = np.empty(1 + 3 * 130, np.float32)[1:].reshape(3, 130)
     x[...] = floats(3, 130)
     return Named(softmax_region(), [x], [np.empty_like(x)], {"m": 3, "n": 130}, [softmax(x)])
 

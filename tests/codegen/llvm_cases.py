@@ -182,8 +182,7 @@ def np_integer_columns(x, y):
 
 
 def np_booleans(x, y):
-    both = np.where(x, y, ~y)
-    return both, (x ^ y).any(-1), (x | y).all(-1)
+    return np.where(x, y, ~y), (x ^ y).any(-1), (x | y).all(-1)
 
 
 def np_boolean_columns(x, y):

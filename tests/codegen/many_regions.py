@@ -69,8 +69,7 @@ def growth(warm, rounds, leak=0):
         if number == warm:
             gc.collect()
             before = resident()
-        found = region(number)
-        check(number, found=found)
+        check(number, found=region(number))
         kept.append(b"x" * leak)
         launch.clear()
     gc.collect()

@@ -70,8 +70,7 @@ def in_file(write, read, name="model.ef"):
 def cut_off(model):
     def write(path):
         model.save(path)
-        content = Path(path).read_bytes()
-        Path(path).write_bytes(content[:-100])
+        Path(path).write_bytes(Path(path).read_bytes()[:-100])
 
     return write
 

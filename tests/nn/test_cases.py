@@ -13,8 +13,7 @@ by_row = pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 
 
 def made(row):
-    layer = row.make(ef.nn)
-    return layer, [ef.tensor(a) for a in row.arrays()]
+    return row.make(ef.nn), [ef.tensor(a) for a in row.arrays()]
 
 
 def run(row, layer, inputs, **more):
@@ -119,8 +118,7 @@ def test_configuration(row):
     """It can be written as JSON, and a layer made from it is like the first."""
     layer, inputs = made(row)
     right = run(row, layer, inputs, training=False)
-    config = json.loads(json.dumps(layer.get_config()))
-    again = type(layer).from_config(config)
+    again = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
     run(row, again, inputs, training=False)
     again.set_weights(layer.get_weights())
     agree(run(row, again, inputs, training=False), right, row.tolerance)

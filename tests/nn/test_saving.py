@@ -78,8 +78,7 @@ def test_training_goes_on_with_the_same_bits(tmp_path, eager, optimizer):
     ef.random.seed(99)
     again = ef.nn.load_model(tmp_path / "model.ef")
     assert again.predict(X).tobytes() == predicted.tobytes()
-    found = again.fit(X, Y, epochs=2, batch_size=16, verbose=0)
-    assert found.history == history.history
+    assert again.fit(X, Y, epochs=2, batch_size=16, verbose=0).history == history.history
     assert bits_of(again) == bits_of(model)
     assert again.run_eagerly is eager and again.to_json() == model.to_json()
 
@@ -132,8 +131,7 @@ def test_models_without_an_input(tmp_path):
         again = ef.nn.load_model(tmp_path / "model.ef")
         assert type(again) is type(model)
         assert again(X[:5]).numpy().tobytes() == model(X[:5]).numpy().tobytes()
-    unbuilt = ef.nn.Sequential([ef.nn.Dense(3)])
-    unbuilt.save(tmp_path / "model.ef")
+    ef.nn.Sequential([ef.nn.Dense(3)]).save(tmp_path / "model.ef")
     assert ef.nn.load_model(tmp_path / "model.ef").weights == []
 
 

@@ -38,8 +38,7 @@ SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in ran
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_digits_are_learned(seed):
-    sklearn = pytest.importorskip("sklearn.datasets")
-    images, labels = sklearn.load_digits(return_X_y=True)
+    images, labels = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
     x = (images.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(x))
     x, y = x[order], labels[order]

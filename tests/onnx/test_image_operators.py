@@ -148,8 +148,7 @@ def test_max_roi_pool():
     x = normal(2, 3, 7, 9)
     rois = [[0, 0, 0, 8, 6], [1, 2, 2, 6, 4], [1, 3, 1, 3, 1], [0, 4, 6, 12, 9]]
     rois = np.array(rois, "float32")
-    attributes = {"pooled_shape": [2, 3], "spatial_scale": 0.7}
-    check("MaxRoiPool", [x, rois], attributes, opset=21)
+    check("MaxRoiPool", [x, rois], {"pooled_shape": [2, 3], "spatial_scale": 0.7}, opset=21)
 
 
 @pytest.mark.parametrize("center", [0, 1])

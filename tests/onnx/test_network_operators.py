@@ -175,8 +175,7 @@ def test_windows_of_attention(left, right, causal):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ignored", [None, 2, -1])
 def test_losses(operator, reduction, weighted, ignored):
-    random = np.random.default_rng(0)
-    x, target = normal(3, 5, 4), random.integers(0, 5, (3, 4))
+    x, target = normal(3, 5, 4), np.random.default_rng(0).integers(0, 5, (3, 4))
     attributes = {"reduction": reduction}
     if ignored is not None:
         attributes["ignore_index"] = ignored

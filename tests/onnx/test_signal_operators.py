@@ -33,8 +33,7 @@ def test_half_spectra_and_back(length, wanted):
     found = np.fft.rfft(x[..., 0], size)
     np.testing.assert_allclose(half[..., 0] + 1j * half[..., 1], found, rtol=1e-9, atol=1e-9)
     inputs = [half, np.array(size), np.array(1)]
-    both = {"onesided": 1, "inverse": 1}
-    (back,) = ours("DFT", inputs, both, opset=20, constants=stored)
+    (back,) = ours("DFT", inputs, {"onesided": 1, "inverse": 1}, opset=20, constants=stored)
     padded = np.zeros((2, size))
     padded[:, : min(size, length)] = x[:, :size, 0]
     np.testing.assert_allclose(back[..., 0], padded, rtol=1e-9, atol=1e-9)
@@ -123,8 +122,7 @@ def test_updates_of_several_tensors(step):
     rate, count = np.float32(0.1), np.array(step)
     state = [np.abs(normal(3, 2, seed=i)) for i in range(8)]
     attributes = {"norm_coefficient": 0.01, "epsilon": 1e-3}
-    inputs = [rate, count, *state]
-    found = ours("Adam", inputs, attributes, outputs=6, domain=TRAINING)
+    found = ours("Adam", [rate, count, *state], attributes, outputs=6, domain=TRAINING)
     for i in range(2):
         x, g, mean, square = state[i::2]
         g = 0.01 * x + g

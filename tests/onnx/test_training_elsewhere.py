@@ -87,8 +87,7 @@ def test_initial_values_in_a_file_of_their_own(step, tmp_path):
     names = [output.name for output in initial.get_outputs()]
     assert initial.get_inputs() == [] and "scale" not in names
     assert names == [output.name.removesuffix("/next") for output in session.get_outputs()[1:]]
-    state = dict(zip(names, initial.run(None, {}), strict=True))
-    losses = trained(session, state, feeds)
+    losses = trained(session, dict(zip(names, initial.run(None, {}), strict=True)), feeds)
     np.testing.assert_allclose(losses, captured(step, feeds), rtol=1e-5)
     assert losses[-1] < losses[0]
 

@@ -258,8 +258,7 @@ def of_binary(chance):
 def of_file(chance):
     form, data = chance.choice(FILES)
     queries = ("", "", "?outputs=y", "?outputs=none", "?signature_name=%00", "?outputs=")
-    query = chance.choice(queries)
-    path = f"/v2/models/scale/infer{query}"
+    path = f"/v2/models/scale/infer{chance.choice(queries)}"
     return Asked("file", framed("POST", path, changed(chance, data), [("content-type", form)]))
 
 

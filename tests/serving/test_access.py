@@ -87,8 +87,7 @@ def with_certificate(folder):
     paths = folder / "key.pem", folder / "certificate.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -batch -subj /CN=localhost"
     command += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out certificate.pem"
-    made = subprocess.run(command.split(), capture_output=True, cwd=folder)
-    if made.returncode:
+    if subprocess.run(command.split(), capture_output=True, cwd=folder).returncode:
         pytest.skip("openssl cannot make a certificate here")
     return Access((), paths[1], paths[0])
 

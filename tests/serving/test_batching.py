@@ -90,8 +90,7 @@ def test_a_request_waits_for_others_no_longer_than_said():
 
 def test_rows_that_depend_on_each_other_are_never_joined():
     spec = ef.TensorSpec(("batch", 3), "float32")
-    mixing = ef.capture.trace(lambda x: x - ef.mean(x, axis=0), spec)
-    version = Watched(mixing)
+    version = Watched(ef.capture.trace(lambda x: x - ef.mean(x, axis=0), spec))
     batcher = Batcher(version, Batching(8))
     assert version.signature.batch is None and "mean" in version.signature.alone
     given = [RNG.standard_normal((2, 3)).astype("float32") for _ in range(4)]

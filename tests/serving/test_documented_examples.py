@@ -69,8 +69,7 @@ def url(tmp_path_factory):
     specs = [ef.TensorSpec((name,), "float32") for name in ("rows", "others")]
     traced = ef.capture.trace(lambda a, b: {"a": a * 2.0, "b": b * 3.0}, *specs)
     traced.save(folder / "uneven.ef")
-    image = ef.TensorSpec(("batch", 11), "uint8")
-    traced = ef.capture.trace(classes, image, FLOATS)
+    traced = ef.capture.trace(classes, ef.TensorSpec(("batch", 11), "uint8"), FLOATS)
     traced.save(folder / "objects.ef", signatures={"classify_objects": traced.outputs.names})
     with ef.serving.Server(folder, port=0) as server:
         yield f"{server.url}/v1/models/"

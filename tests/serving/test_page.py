@@ -28,8 +28,7 @@ class Page(HTMLParser):
 def test_page_shows_models_and_a_form(client):
     client.json("/v1/models/scale:predict", {"instances": [[1, 2, 3]]})
     status, headers, body = client.call("/")
-    text = body.decode()
-    page = Page(text)
+    page = Page(body.decode())
     assert status == 200 and headers["content-type"].startswith("text/html")
     shown = "".join(page.texts)
     assert "float32(batch, 3)" in shown and '{"inputs": {"x": [[0.0, 0.0, 0.0]]}}' in shown

@@ -210,8 +210,7 @@ def test_bytes_that_belong_to_nothing():
 )
 def test_texts_that_are_no_json(text):
     with pytest.raises(EagerflowError):
-        asked = loads(text)
-        tensorflow.predict(asked, SIGNATURE)
+        tensorflow.predict(loads(text), SIGNATURE)
 
 
 # Whatever comes -----------------------------------------------------------------------------------

@@ -106,8 +106,7 @@ async def test_a_file_that_is_replaced_is_loaded_anew(tmp_path):
     repository = Repository(path)
     await repository.refresh()
     model = repository.model("scale")
-    old = model.batcher()
-    asked = asyncio.create_task(old.run(ROW))
+    asked = asyncio.create_task(model.batcher().run(ROW))
     scaling(7).save(path)
     await repository.refresh()
     assert await factor(model) == 7
@@ -174,8 +173,7 @@ async def test_a_model_that_assigns_is_refused(tmp_path):
         return x + count
 
     ef.capture.trace(counting, ef.TensorSpec((2,), "float32")).save(tmp_path / "m.ef")
-    repository = Repository(tmp_path / "m.ef")
-    (line,) = await repository.refresh()
+    (line,) = await Repository(tmp_path / "m.ef").refresh()
     assert "assigns the Variable" in line and "prune" in line
 
 
@@ -189,5 +187,4 @@ def test_missing_model_paths_are_refused(tmp_path):
 @asynchronous
 async def test_a_pipe_is_no_model(tmp_path):
     os.mkfifo(tmp_path / "m.ef")
-    repository = Repository(tmp_path / "m.ef")
-    assert "broken" in (await repository.refresh())[0]
+    assert "broken" in (await Repository(tmp_path / "m.ef").refresh())[0]

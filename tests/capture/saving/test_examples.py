@@ -65,8 +65,7 @@ def test_they_come_back_with_their_bits(dtype, tmp_path):
 
 
 def test_files_without_examples_are_as_they_were(tmp_path):
-    graph = scaled()
-    graph.save(tmp_path / "m.ef")
+    scaled().save(tmp_path / "m.ef")
     assert b'"examples":' not in (tmp_path / "m.ef").read_bytes()
     assert ef.capture.load(tmp_path / "m.ef").examples == ()
 

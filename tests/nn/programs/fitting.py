@@ -193,8 +193,7 @@ def numbers_from_callbacks(keras):
 @trained
 def averages_of_weights(keras):
     model = network(keras)
-    optimizer = keras.optimizers.Adam(0.02, use_ema=True, ema_momentum=0.8)
-    model.compile(optimizer, "mse")
+    model.compile(keras.optimizers.Adam(0.02, use_ema=True, ema_momentum=0.8), "mse")
     return model, {"x": X, "y": Y}
 
 
@@ -209,16 +208,14 @@ def averages_written_over_weights(keras):
 @trained
 def accumulated_gradients(keras):
     model = network(keras)
-    optimizer = keras.optimizers.Adam(0.02, gradient_accumulation_steps=2)
-    model.compile(optimizer, "mse")
+    model.compile(keras.optimizers.Adam(0.02, gradient_accumulation_steps=2), "mse")
     return model, {"x": X, "y": Y}
 
 
 @trained
 def clipped_and_decayed(keras):
     model = network(keras)
-    optimizer = keras.optimizers.Adam(0.02, clipnorm=0.1, weight_decay=0.02)
-    model.compile(optimizer, "mse")
+    model.compile(keras.optimizers.Adam(0.02, clipnorm=0.1, weight_decay=0.02), "mse")
     return model, {"x": X, "y": Y}
 
 
@@ -265,8 +262,7 @@ def losses_by_name(keras):
     names += ["mean_absolute_percentage_error", "dice"]
     model = keras.Model(x, outputs)
     model.compile(keras.optimizers.SGD(0.01), names)
-    target = (0.2 + MANY).astype("float32")
-    return model, {"x": X, "y": [target] * 6}
+    return model, {"x": X, "y": [(0.2 + MANY).astype("float32")] * 6}
 
 
 @trained

@@ -35,8 +35,7 @@ def models_within_models(keras):
     inner = keras.Model(inner_in, keras.layers.Dense(4, "tanh")(inner_in), name="inner")
     middle = keras.Sequential([inner, keras.layers.Dense(5, "relu"), keras.layers.Dense(4)])
     x = keras.Input((6,))
-    both = keras.layers.Add()([inner(x), middle(x)])
-    model = keras.Model(x, keras.layers.Dense(1)(both))
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Add()([inner(x), middle(x)])))
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": X, "y": Y}
 
@@ -155,8 +154,7 @@ def small_unet(keras):
     low = layers.Conv2D(6, 3, padding="same", activation="relu")(layers.MaxPooling2D()(high))
     up = layers.Conv2DTranspose(4, 3, strides=2, padding="same", activation="relu")(low)
     h = layers.Concatenate()([up, layers.UpSampling2D(2)(low), high])
-    mask = layers.Conv2D(1, 1, activation="sigmoid")(h)
-    model = keras.Model(x, mask)
+    model = keras.Model(x, layers.Conv2D(1, 1, activation="sigmoid")(h))
     metrics = [keras.metrics.BinaryIoU()]
     model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=metrics)
     return model, {"x": IMAGES, "y": (IMAGES[..., :1] > 0).astype("float32")}

@@ -246,8 +246,7 @@ def datasets_of_torch(keras, folder):
     data = Loop() if not hasattr(keras, "jax") else keras.from_batches(list(Loop()))
     model = keras.start(network(keras))
     model.compile("adam", "mse")
-    history = model.fit(data, validation_data=data, epochs=2, verbose=0, shuffle=False)
-    return history.history
+    return model.fit(data, validation_data=data, epochs=2, verbose=0, shuffle=False).history
 
 
 @script
@@ -324,8 +323,7 @@ def translation_step_by_step(keras, folder):
         probabilities, h, c = decode.predict([word, h, c], verbose=0)
         word = np.eye(4, dtype="float32")[probabilities.argmax(-1)]
         said.append(probabilities)
-    whole = model.predict([given, given], verbose=0)
-    return {"said": said, "whole": whole}
+    return {"said": said, "whole": model.predict([given, given], verbose=0)}
 
 
 @script

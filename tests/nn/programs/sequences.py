@@ -64,8 +64,7 @@ def encoder_and_decoder(keras):
     decoded = layers.Embedding(11, 4)(target)  # Keras forgets masks beside an initial state
     decoder = layers.LSTM(5, return_sequences=True, return_state=True)
     decoded, _, _ = decoder(decoded, initial_state=[h, c])
-    outputs = layers.Dense(11, activation="softmax")(decoded)
-    model = keras.Model([source, target], outputs)
+    model = keras.Model([source, target], layers.Dense(11, activation="softmax")(decoded))
     optimizer = keras.optimizers.Adam(0.01)
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     following = np.roll(WORDS, -1, axis=1)

@@ -267,8 +267,7 @@ def own_initializers_regularizers_constraints(keras):
         bias_constraint=keras.constraints.MaxNorm(0.2),
     )(x)
     regularizer = keras.regularizers.L1L2(0.01, 0.02)
-    outputs = keras.layers.Dense(1, kernel_regularizer=regularizer)(h)
-    model = keras.Model(x, outputs)
+    model = keras.Model(x, keras.layers.Dense(1, kernel_regularizer=regularizer)(h))
     model.compile(keras.optimizers.SGD(0.05), lambda y, p: keras.ops.mean((y - p) ** 2, axis=-1))
     return model, {"x": X, "y": Y}
 

@@ -202,8 +202,7 @@ def test_external_data_is_read(tmp_path):
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "w.bin").write_bytes(b"\0" * 4 + np.float32([1, 2]).tobytes())
     path = external(tmp_path, "weights/w.bin", offset=4, length=8)
-    graph = ef.capture.import_onnx(path)
-    assert graph.outputs[0].constant.numpy().tolist() == [1, 2]
+    assert ef.capture.import_onnx(path).outputs[0].constant.numpy().tolist() == [1, 2]
 
 
 def test_external_data_of_bytes_is_refused(tmp_path):

@@ -317,8 +317,7 @@ def test_linear_classes(seed, kind, rows):
 )  # fmt: skip
 def test_others(kind, dtype, x, output, attributes):
     array = np.asarray(x, {"FLOAT": "float32", "INT64": "int64"}[dtype])
-    shape = ["n", *array.shape[1:]]
-    compare(model_of(kind, shape, [output], dtype, **attributes), array)
+    compare(model_of(kind, ["n", *array.shape[1:]], [output], dtype, **attributes), array)
 
 
 TREE = {

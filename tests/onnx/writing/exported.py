@@ -209,5 +209,4 @@ def freed(op, sample):
         return None
     if not any("n" in map(str, v.shape) for v in graph.outputs):
         return None
-    session = session_of(model_of(graph))
-    return Freed(call, arrays, free, list(graph.inputs.names), session)
+    return Freed(call, arrays, free, list(graph.inputs.names), session_of(model_of(graph)))

@@ -24,8 +24,7 @@ def test_names_sizes_and_places_are_kept(tmp_path):
         with ef.capture.scope("dense"):
             return {"scores": ef.relu(pixels @ kernel)}
 
-    graph = ef.capture.trace(predict, spec("batch", 3))
-    model = exported(graph, tmp_path / "model.onnx")
+    model = exported(ef.capture.trace(predict, spec("batch", 3)), tmp_path / "model.onnx")
     assert model.ir_version == 10 and model.opset_import[0].version == 21
     (x,), (y,) = model.graph.input, model.graph.output
     assert (x.name, y.name) == ("pixels", "scores")

@@ -260,8 +260,7 @@ def session(operator, dtype, inputs=1, gives=None):
     end = onnx.helper.make_tensor_value_info("y", result, None)
     graph = onnx.helper.make_graph([node], "one", infos, [end])
     opsets = [onnx.helper.make_opsetid("", 21)]
-    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    return session_of(model)
+    return session_of(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 
 @pytest.mark.parametrize("operator", sorted(NO_FLOAT64))
