@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -27,9 +28,8 @@ def values(batches):
 
 def helpers():
     """Threads and processes that work for loaders."""
-    return [t for t in threading.enumerate() if t.daemon and "serve" in t.name], (
-        multiprocessing.active_children()
-    )
+    threads = [t for t in threading.enumerate() if t.daemon and "serve" in t.name]
+    return threads, multiprocessing.active_children()
 
 
 @pytest.fixture(autouse=True)
@@ -411,12 +411,9 @@ def test_a_fork_while_batches_are_prepared(workers):
 
 
 def test_loaders_in_several_threads():
-    loader, found = ef.nn.Loader((X, Y), 3, workers=2), []
-    threads = [threading.Thread(target=lambda: found.append(values(loader))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    loader = ef.nn.Loader((X, Y), 3, workers=2)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(values, [loader] * 4))
     assert found == [found[0]] * 4
 
 
