@@ -28,6 +28,5 @@ def shared_server(tmp_path_factory):
 
 @pytest.fixture
 def client(server):
-    made = Client(server)
-    yield made
-    made.close()
+    with Client(server) as made:
+        yield made

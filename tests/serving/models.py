@@ -55,6 +55,12 @@ class Client:
     def __init__(self, server):
         self._connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
     def call(self, path, body=None, headers=(), method=None):
         """Status, headers and body of an answer."""
         data = json.dumps(body) if isinstance(body, dict | list) else body

@@ -224,8 +224,6 @@ def test_over_http(client):
 def test_signatures_by_name(tmp_path):
     scaling(2).save(tmp_path / "made.ef", signatures={"sums": ["total"]})
     put_version(tmp_path / "models" / "scale", 1, ef.capture.load(tmp_path / "made.ef"))
-    with ef.serving.Server(tmp_path / "models", port=0) as server:
-        client = Client(server)
+    with ef.serving.Server(tmp_path / "models", port=0) as server, Client(server) as client:
         body = client.call(f"{INFER}?signature_name=sums", GOOD, {"content-type": NPY})[2]
         assert np.load(io.BytesIO(body)).tolist() == [6.0]
-        client.close()

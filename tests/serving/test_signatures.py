@@ -25,10 +25,8 @@ def two(tmp_path):
     made = tmp_path / "made.ef"
     graph.save(made, signatures={"embed": ["features"], "scale": {"scaled": "y"}})
     put_version(tmp_path / "models" / "two", 1, ef.capture.load(made))
-    with ef.serving.Server(tmp_path / "models", port=0) as server:
-        client = Client(server)
+    with ef.serving.Server(tmp_path / "models", port=0) as server, Client(server) as client:
         yield client, server
-        client.close()
 
 
 WANTED = np.tanh(X @ np.full((3, 2), 0.5, "float32"))
