@@ -5,11 +5,19 @@ line that it has to name is the one marked ``# here``.
 """
 
 import functools
+import random
 
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from eagerflow.errors import (
+    ArgumentError,
+    CaptureError,
+    DTypeError,
+    GradientError,
+    IndexRangeError,
+    ShapeError,
+)
 
 WRONG = {}
 X = ef.tensor([1.0, 2.0, 3.0])
@@ -258,23 +266,19 @@ def a_shape_outside_of_the_signature():
 
 
 @captured(
-    DTypeError,
-    "dtype mismatch",
-    "astype('float32')",
-    X.astype("float64"),
+    *(DTypeError, "dtype mismatch", "astype('float32')", X.astype("float64")),
     input_signature=[ef.TensorSpec((None,), "float32")],
 )
 def a_dtype_outside_of_the_signature(x):
     return x * 2
 
 
-@wrong(ArgumentError, "2 arguments were given, and the signature has 1", None)
-def more_arguments_than_the_signature_has():
-    @ef.function(input_signature=[ef.TensorSpec((3,), "float32")])
-    def f(x, y=1.0):
-        return x * y
-
-    f(X)
+@captured(
+    *(ArgumentError, "2 arguments were given, and the signature has 1", None, X),
+    input_signature=[ef.TensorSpec((3,), "float32")],
+)
+def more_arguments_than_the_signature_has(x, y=1.0):
+    return x * y
 
 
 @wrong(ArgumentError, "there is no argument 'm'", None)
@@ -334,3 +338,59 @@ def if_in_the_body_of_a_loop(x):
         return c
 
     return ef.fori_loop(0, 3, body, x)
+
+
+# State and gradients ------------------------------------------------------------------------------
+
+
+@captured(CaptureError, "creates persistent state at every call", "once", X)
+def a_variable_in_each_call(x):
+    w = ef.Variable(1.0, name="w")  # here
+    return x * w
+
+
+@captured(CaptureError, "Variable", "values that are known", X)
+def a_variable_from_a_value(x):
+    return ef.Variable(x * 2).value  # here
+
+
+@captured(CaptureError, "random", "ef.random", X)
+def random_numbers_of_python(x):
+    return x * random.random()  # here
+
+
+@captured(CaptureError, "random", "ef.random", X)
+def random_numbers_of_numpy(x):
+    return x * np.random.normal(size=3).astype("float32")  # here
+
+
+@captured(GradientError, "y: the target does not depend", "unconnected='zero'", X, X)
+def a_gradient_of_what_is_not_connected(x, y):
+    with ef.GradientTape() as tape:
+        tape.watch([x, y])
+        z = ef.sum(x)
+    return tape.gradient(z, y)  # here
+
+
+@captured(GradientError, "int64 values", "astype('float32')", ef.tensor([1, 2]))
+def a_gradient_by_integers(n):
+    with ef.GradientTape() as tape:
+        tape.watch(n)  # here
+        z = ef.sum(n * 2.0)
+    return tape.gradient(z, n)
+
+
+# Arguments of a kernel ----------------------------------------------------------------------------
+
+
+@captured(IndexRangeError, "7", None, X, ef.tensor([0, 7]), numerics="exact")
+def advanced_indexing_out_of_range(x, i):
+    return x[i] * 2  # here
+
+
+@captured(
+    *(ShapeError, "float32(n,) where n=3", None, X, ef.ones((2,))),
+    input_signature=[ef.TensorSpec(("n",), "float32")] * 2,
+)
+def sizes_that_do_not_fit(x, y):
+    return x + y
