@@ -31,6 +31,11 @@ STRATEGIES = {
     "servers": servers,
     "servers, shards": lambda: servers(**SHARDED),
 }
+ALL_MODES = {
+    **STRATEGIES,
+    "asynchronous": lambda: servers(mode="asynchronous"),
+    "asynchronous, shards": lambda: servers(mode="asynchronous", **SHARDED),
+}
 BY_ROWS = {
     "sgd": lambda: ef.nn.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
     "adam": lambda: ef.nn.optimizers.Adam(0.01, weight_decay=0.01),
@@ -149,9 +154,8 @@ def test_any_sizes_and_any_number_of_shards(rows, sizes, workers, count, least, 
 
 def test_one_worker_side_by_side_is_one_machine():
     for more in ({}, SHARDED):
-        own = ef.cluster.ParameterServer(
-            devices=["cpu:0"], servers=SERVERS, mode="asynchronous", **more
-        )
+        how = {"devices": ["cpu:0"], "mode": "asynchronous", **more}
+        own = ef.cluster.ParameterServer(servers=SERVERS, **how)
         assert_same(trained(network, own), trained(network))
 
 
@@ -312,14 +316,10 @@ def test_fit_leaves_whole_tables(mode, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "wrong"),
-    [(kind, ROWS + 5) for kind in (*STRATEGIES, "asynchronous", "asynchronous, shards")]
-    + [("servers, shards", wrong) for wrong in (ROWS, -1)],
+    [(kind, ROWS + 5) for kind in ALL_MODES] + [("servers, shards", wrong) for wrong in (ROWS, -1)],
 )
 def test_indices_out_of_range_are_refused(kind, wrong):
-    if kind in STRATEGIES:
-        own = STRATEGIES[kind]()
-    else:
-        own = servers(mode="asynchronous", **(SHARDED if "shards" in kind else {}))
+    own = ALL_MODES[kind]()
     table = ef.Variable(np.ones((ROWS, WIDTH)))
     step = own.step(table_step(table, ef.nn.optimizers.SGD(1.0)))
     words = f"gather: index {wrong} is out of range for axis 0 of length {ROWS}"
@@ -373,12 +373,9 @@ def test_tables_are_spread_over_servers():
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("kind", [*STRATEGIES, "asynchronous", "asynchronous, shards"])
+@pytest.mark.parametrize("kind", ALL_MODES)
 def test_rows_travel_and_no_tables(kind):
-    if kind in STRATEGIES:
-        own = STRATEGIES[kind]()
-    else:
-        own = servers(mode="asynchronous", **(SHARDED if "shards" in kind else {}))
+    own = ALL_MODES[kind]()
     table = ef.Variable(ef.zeros((100_000, 32)), name="table")
     step = own.step(table_step(table, ef.nn.optimizers.Adam(0.1)))
     for n in (64, 63, 5):
