@@ -119,15 +119,6 @@ def decaying_rate(keras):
 
 
 @trained
-def stepwise_rate(keras):
-    schedules = keras.optimizers.schedules
-    model = network(keras)
-    rate = schedules.PiecewiseConstantDecay([3, 6], [0.1, 0.05, 0.01])
-    model.compile(keras.optimizers.RMSprop(rate, centered=True, momentum=0.1), "mse")
-    return model, {"x": X, "y": Y}
-
-
-@trained
 def own_schedule(keras):
     class InverseRoot(keras.optimizers.schedules.LearningRateSchedule):
         def __init__(self, width):
@@ -194,35 +185,6 @@ def numbers_from_callbacks(keras):
 def averages_of_weights(keras):
     model = network(keras)
     model.compile(keras.optimizers.Adam(0.02, use_ema=True, ema_momentum=0.8), "mse")
-    return model, {"x": X, "y": Y}
-
-
-@trained
-def averages_written_over_weights(keras):
-    model = network(keras)
-    options = {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 2}
-    model.compile(keras.optimizers.SGD(0.05, **options), "mse")
-    return model, {"x": X, "y": Y}
-
-
-@trained
-def accumulated_gradients(keras):
-    model = network(keras)
-    model.compile(keras.optimizers.Adam(0.02, gradient_accumulation_steps=2), "mse")
-    return model, {"x": X, "y": Y}
-
-
-@trained
-def clipped_and_decayed(keras):
-    model = network(keras)
-    model.compile(keras.optimizers.Adam(0.02, clipnorm=0.1, weight_decay=0.02), "mse")
-    return model, {"x": X, "y": Y}
-
-
-@trained
-def clipped_values(keras):
-    model = network(keras)
-    model.compile(keras.optimizers.Adadelta(1.0, clipvalue=0.01), keras.losses.LogCosh())
     return model, {"x": X, "y": Y}
 
 

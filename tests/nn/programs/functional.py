@@ -1,6 +1,6 @@
 """Models from inputs and outputs."""
 
-from tests.nn.programs import IMAGES, LABELS, ONE_HOT, SERIES, X, Y, trained
+from tests.nn.programs import IMAGES, LABELS, ONE_HOT, X, Y, trained
 
 
 @trained
@@ -36,18 +36,6 @@ def models_within_models(keras):
     middle = keras.Sequential([inner, keras.layers.Dense(5, "relu"), keras.layers.Dense(4)])
     x = keras.Input((6,))
     model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Add()([inner(x), middle(x)])))
-    model.compile(keras.optimizers.SGD(0.05), "mse")
-    return model, {"x": X, "y": Y}
-
-
-@trained
-def ensemble(keras):
-    def member():
-        x = keras.Input((6,))
-        return keras.Model(x, keras.layers.Dense(1)(keras.layers.Dense(4, "relu")(x)))
-
-    x = keras.Input((6,))
-    model = keras.Model(x, keras.layers.Average()([member()(x) for _ in range(3)]))
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": X, "y": Y}
 
@@ -161,22 +149,6 @@ def small_unet(keras):
 
 
 @trained
-def autoencoder(keras):
-    layers = keras.layers
-    parts = [keras.Input((8, 8, 3))]
-    parts += [layers.Conv2D(4, 3, strides=2, padding="same", activation="elu"), layers.Flatten()]
-    parts += [layers.Dense(5), layers.LayerNormalization()]
-    encoder = keras.Sequential(parts)
-    parts = [keras.Input((5,)), layers.Dense(64, activation="gelu"), layers.Reshape((4, 4, 4))]
-    parts += [layers.Conv2DTranspose(3, 4, strides=2, padding="same")]
-    decoder = keras.Sequential(parts)
-    x = keras.Input((8, 8, 3))
-    model = keras.Model(x, decoder(encoder(x)))
-    model.compile(keras.optimizers.Adamax(0.01), "mean_absolute_error")
-    return model, {"x": IMAGES, "y": IMAGES}
-
-
-@trained
 def features_from_the_middle(keras):
     x = keras.Input((6,))
     base = keras.Model(x, keras.layers.Dense(3)(keras.layers.Dense(5, "relu", name="mid")(x)))
@@ -188,37 +160,6 @@ def features_from_the_middle(keras):
 
 
 @trained
-def temporal_convolutions(keras):
-    layers = keras.layers
-    x = h = keras.Input((7, 3))
-    for dilation in (1, 2, 4):
-        y = layers.Conv1D(4, 2, padding="causal", dilation_rate=dilation, activation="relu")(h)
-        y = layers.SpatialDropout1D(0.0)(y)
-        h = layers.Add()([layers.Conv1D(4, 1)(h), y])
-    pooled = [layers.GlobalMaxPooling1D()(h), layers.GlobalAveragePooling1D()(h)]
-    model = keras.Model(x, layers.Dense(1)(layers.Concatenate()(pooled)))
-    model.compile(keras.optimizers.AdamW(0.01, weight_decay=0.01), "log_cosh")
-    return model, {"x": SERIES, "y": Y}
-
-
-@trained
-def preprocessing_within_the_model(keras):
-    layers = keras.layers
-    x = keras.Input((8, 8, 3))
-    h = layers.Rescaling(0.5, offset=0.1)(x)
-    h = layers.Resizing(6, 6)(h)
-    h = layers.CenterCrop(5, 5)(h)
-    h = layers.ZeroPadding2D(1)(h)
-    h = layers.Cropping2D(((1, 0), (0, 1)))(h)
-    h = layers.Normalization(mean=0.1, variance=1.5)(h)
-    h = layers.Permute((2, 1, 3))(h)
-    h = layers.AveragePooling2D(2)(h)
-    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
-    model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
-    return model, {"x": IMAGES, "y": LABELS}
-
-
-@trained
 def nests_of_inputs(keras):
     a, b, c = (keras.Input((2,), name=name) for name in "abc")
     h = keras.layers.Concatenate()([a, b * c])
@@ -226,20 +167,6 @@ def nests_of_inputs(keras):
     model = keras.Model({"a": a, "rest": [b, c]}, outputs["first"])
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": {"a": X[:, :2], "rest": [X[:, 2:4], X[:, 4:]]}, "y": Y}
-
-
-@trained
-def many_normalizations(keras):
-    layers = keras.layers
-    x = keras.Input((8, 8, 3))
-    h = layers.GroupNormalization(2)(layers.Conv2D(4, 3)(x))
-    h = layers.Conv2D(4, 3)(h)
-    h = layers.LayerNormalization(axis=[1, 2, 3])(h)
-    h = layers.UnitNormalization()(layers.Flatten()(h))
-    h = layers.RMSNormalization()(layers.Dense(6)(h))
-    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
-    model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
-    return model, {"x": IMAGES, "y": LABELS}
 
 
 @trained

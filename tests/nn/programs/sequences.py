@@ -2,18 +2,7 @@
 
 import numpy as np
 
-from tests.nn.programs import LABELS, ONE_HOT, SERIES, WORDS, X, Y, trained
-
-
-@trained
-def stacked_lstm(keras):
-    layers = keras.layers
-    parts = [keras.Input((7, 3)), layers.LSTM(5, return_sequences=True)]
-    parts += [layers.LSTM(4, return_sequences=True, go_backwards=True), layers.GRU(4)]
-    parts += [layers.Dense(1)]
-    model = keras.Sequential(parts)
-    model.compile(keras.optimizers.RMSprop(0.01), "mse")
-    return model, {"x": SERIES, "y": Y}
+from tests.nn.programs import LABELS, SERIES, WORDS, X, Y, trained
 
 
 @trained
@@ -150,19 +139,6 @@ def cross_attention(keras):
     model = keras.Model([source, target], layers.Dense(1)(h))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     return model, {"x": {"source": SERIES, "target": X}, "y": Y}
-
-
-@trained
-def grouped_queries(keras):
-    layers = keras.layers
-    x = keras.Input((7, 3))
-    h = layers.Dense(8)(x)
-    attention = layers.GroupQueryAttention(4, 4, 2, use_bias=False)
-    h = h + attention(h, h)
-    model = keras.Model(x, layers.EinsumDense("btd,dk->bk", output_shape=(3,), bias_axes="k")(h))
-    loss = keras.losses.CategoricalFocalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Lion(0.003), loss)
-    return model, {"x": SERIES, "y": ONE_HOT}
 
 
 @trained
