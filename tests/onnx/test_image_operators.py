@@ -109,20 +109,6 @@ def test_grid_sample(mode, outside, corners):
     check("GridSample", [x, grid], attributes, rtol=1e-3, **options)
 
 
-def test_grid_sample_of_volumes():
-    x, grid = normal(2, 2, 3, 4, 5), normal(2, 2, 3, 4, 3)
-    for mode in ("nearest", "linear"):
-        check("GridSample", [x, grid], {"mode": mode}, opset=20, rtol=1e-3)
-
-
-@pytest.mark.parametrize("corners", [0, 1])
-@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 1, 3, 4, 5)])
-def test_affine_grid(corners, shape):
-    rank = len(shape) - 2
-    inputs = [normal(2, rank, rank + 1), np.array(shape)]
-    check("AffineGrid", inputs, {"align_corners": corners}, opset=20, constants=(1,))
-
-
 # Regions -----------------------------------------------------------------------------------------
 
 ROIS = np.array([[0, 0, 8, 6], [1.5, 2.2, 5.7, 4.1], [3, 1, 3.2, 1.1], [-2, 4, 6, 12]], "float32")

@@ -55,12 +55,6 @@ def test_windows(operator, periodic, size):
     check(operator, [np.array(size)], {"periodic": periodic}, opset=17, constants=(0,))
 
 
-def test_mel_weights():
-    inputs = [np.array(n) for n in (20, 256, 16000)]
-    inputs += [np.array(0.0, "float32"), np.array(8000.0, "float32")]
-    check("MelWeightMatrix", inputs, opset=17, constants=range(5))
-
-
 # Quantized tensors -------------------------------------------------------------------------------
 
 
@@ -92,11 +86,6 @@ def test_infinite_numbers_are_limited():
     x = np.array([np.inf, -np.inf, 3e38, -3e38], "float32")
     (y,) = ours("QuantizeLinear", [x, np.float32(1), np.int8(5)], opset=13)
     np.testing.assert_array_equal(y, [127, -128, 127, -128])
-
-
-def test_dynamic_quantization():
-    for x in (normal(4, 5), np.abs(normal(4, 5)), -np.abs(normal(4, 5))):
-        check("DynamicQuantizeLinear", [x], outputs=3, opset=11)
 
 
 def test_integer_products():
