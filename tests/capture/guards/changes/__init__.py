@@ -38,13 +38,13 @@ NAMES = {"np": np, "ef": ef, "Thing": Thing, "module": module}
 exec(IMPORTS, NAMES)
 
 
-def table(text, setup="", change="", undo=""):
+def table(text, setup="", change="", undo="", through=None):
     """Enter the rows of a text, which begin with ``== name`` or, to be ignored, ``-- name``.
 
     Lines with ``?`` set a row up, those with ``!`` do so as globals, ``->`` lines change something,
     ``<-`` lines undo that, and the others are the body of the function ``f(x)``, unless the setup
     defines it. Short rows are ``== name @ body @ setup @ change``. What is left out is that of the
-    whole table.
+    whole table. A variable that is named as ``through`` is an argument of a function that f calls.
     """
     for part in re.split(r"^(?===|-- )", text, flags=re.MULTILINE)[1:]:
         head, *lines = part.rstrip("\n").splitlines()
@@ -62,15 +62,18 @@ def table(text, setup="", change="", undo=""):
         found["->"] = found["->"] or [change]
         found["<-"] = found["<-"] or undo.splitlines()
         expected = "notice" if head.startswith("==") else "ignore"
-        CHANGES[name.replace(" ", "_")] = expected, functools.partial(make, found)
+        CHANGES[name.replace(" ", "_")] = expected, functools.partial(make, found, through)
 
 
-def make(row):
+def make(row, through):
     """The function of a row, and its change."""
     body = row[""]
     if body and "return" not in "".join(body):
         body = [f"return {body[0]}"]
     lines = [*row["!"], "def make():", *indented(row["?"])]
+    if through and re.search(rf"\b{through}\b", "\n".join(body)):
+        lines += indented([f"def read({through}, x):", *indented(body)])
+        body = [f"return read({through}, x)"]
     functions = {"f(x)": body, "change()": row["!"] or row["->"], "undo()": row["<-"]}
     for head, own in functions.items():
         if own:

@@ -15,23 +15,23 @@ return float(b[0]) * x
 == the shape of an array @ a.shape @ @ a.resize((2, 1), refcheck=False)
 == an array in a list
 ? arrays = [np.zeros(2)]
-for a in arrays:
-    x = x + a.sum()
+for one in arrays:
+    x = x + one.sum()
 return x
 -> arrays[0][0] = 1.0
 == arrays collected in a list
 ? arrays = [np.zeros(2), np.ones(2)]
 rows = []
-for a in arrays:
-    rows.append(a)
+for one in arrays:
+    rows.append(one)
 return str(np.stack(rows))
 -> arrays[0][0] = 1.0
 == an array of an object @ str(x - own.mean) @ own = Thing(mean=np.zeros(2)) @ own.mean[0] = 1.0
 == an array in a display @ str(np.stack([a, a]))
-== an array of objects @ a[1] @ a = np.array([1, 'a'], dtype=object) @ a[1] = 'b'
+== an array of objects @ b[1] @ b = np.array([1, 'a'], dtype=object) @ b[1] = 'b'
 -- an array gets the same values @ str(x * a) @ @ a[:] = [1.0, 2.0]
 -- an array that is not read @ x * own.k @ own = Thing(a=np.zeros(2), k=0.1) @ own.a[0] = 1.0
--- an array with nan @ str(x * a) @ a = np.array([np.nan]) @ a[0] = np.nan
+-- an array with nan @ str(x * b) @ b = np.array([np.nan]) @ b[0] = np.nan
 -- an array made by the function
 b = np.zeros(3)
 b[0] = x
@@ -39,6 +39,7 @@ return float(b.sum())
 """,
     setup="a = np.array([1.0, 2.0])",
     change="a[0] = 9.0",
+    through="a",
 )
 table(
     """

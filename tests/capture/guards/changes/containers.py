@@ -95,4 +95,5 @@ return len(rows), rows[-1], sum(rows)
 """,
     setup="c = {'lr': 0.1}",
     change="c.update(lr=0.2)",
+    through="c",
 )

@@ -59,4 +59,5 @@ x * list(table.values())[0]['rate']
 """,
     setup="things = [Thing(rate=r, name=str(r)) for r in (0.1, 0.5, 0.3)]",
     change="things[-1].rate = 0.9",
+    through="things",
 )
