@@ -118,8 +118,7 @@ class Texts:
             if self.folder is None:
                 self.folder = tempfile.mkdtemp(prefix="eagerflow-kernels-")
                 atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
-            folder = tempfile.mkdtemp(dir=self.folder)
-            self.places |= compile_for_cpu(self.waiting, folder)
+            self.places |= compile_for_cpu(self.waiting, tempfile.mkdtemp(dir=self.folder))
             self.waiting.clear()
         return self.places[text]
 
@@ -192,9 +191,7 @@ class Lookalike(types.ModuleType):
             MemoryPool=lambda: PrivatePool(self),
             using_allocator=lambda allocator: Allocator(self, allocator),
             runtime=types.SimpleNamespace(
-                getDeviceCount=self.count_devices,
-                CUDARuntimeError=CUDARuntimeError,
-                is_hip=False,
+                getDeviceCount=self.count_devices, CUDARuntimeError=CUDARuntimeError, is_hip=False
             ),
         )
         self.linalg = types.SimpleNamespace()

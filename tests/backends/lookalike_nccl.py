@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from tests.backends.lookalike_streams import holds
 
 ID_BYTES = 128
-UNHANDLED, SYSTEM, USAGE = 1, 2, 5
+SYSTEM, USAGE = 2, 5
 _HEAD = struct.Struct("<Q")
 
 
@@ -199,8 +199,7 @@ class Communicator:
     def _send(self, op):
         self._exactly(1)  # the other end is there
         self._array(op)
-        data = ctypes.string_at(op.address, op.size)
-        self._socket.sendall(_HEAD.pack(op.size) + data)
+        self._socket.sendall(_HEAD.pack(op.size) + ctypes.string_at(op.address, op.size))
 
     def _receive(self, op):
         self._socket.sendall(b"r")

@@ -220,6 +220,11 @@ class State:
             variable.assign_add(momentum)
 
 
+def names_of(state):
+    """The global names of a program."""
+    return {"ef": ef, "state": state, "OFFSET": 1.25, "TABLE": {"bias": 0.5, "flag": True}}
+
+
 class Program:
     """The text of a program; ``function(state)`` makes a function of it."""
 
@@ -236,13 +241,7 @@ class Program:
 
     def function(self, state, name="program"):
         """The program as a function; its Variables are those of ``state``."""
-        names = {
-            "__name__": "programs",
-            "ef": ef,
-            "state": state,
-            "OFFSET": 1.25,
-            "TABLE": {"bias": 0.5, "flag": True},
-        }
+        names = {"__name__": "programs"} | names_of(state)
         text = self.text
         linecache.cache[self.file] = (len(text), None, text.splitlines(keepends=True), self.file)
         exec(compile(text, self.file, "exec"), names)
@@ -279,19 +278,8 @@ class Writer:
         self.states = [State(seed) for _ in sizes]
         self.spaces = []
         for n, state in zip(sizes, self.states, strict=True):
-            x, y, scale, k = inputs(seed, n)
-            self.spaces.append(
-                {
-                    "ef": ef,
-                    "state": state,
-                    "OFFSET": 1.25,
-                    "TABLE": {"bias": 0.5, "flag": True},
-                    "x": x,
-                    "y": y,
-                    "scale": scale,
-                    "k": k,
-                }
-            )
+            given = zip(("x", "y", "scale", "k"), inputs(seed, n), strict=True)
+            self.spaces.append(names_of(state) | dict(given))
         ef.random.seed(seed)
         tries = 0
         while len(self.names) < steps + 2 and tries < 60 * steps:

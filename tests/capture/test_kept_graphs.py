@@ -251,8 +251,7 @@ def test_new_items_make_others_give_buffers_back():
     table.add("a", first)
     table.add("b", Item())
     assert first.released == 1
-    gone = table.add("c", Item())
-    assert gone == [first]
+    assert table.add("c", Item()) == [first]
     assert list(table.items) == ["b", "c"]
 
 

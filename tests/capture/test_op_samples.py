@@ -79,8 +79,7 @@ def compare(f, args, folder, factor):
     exact = ef.function(f, numerics="exact")
     for turn in ("first", "second"):
         check_same_bits(arrays(exact(*args)), wanted, f"{turn} captured call")
-    graph = exact.graph(*args)
-    graph.save(folder / "graph.ef")
+    exact.graph(*args).save(folder / "graph.ef")
     loaded = ef.capture.load(folder / "graph.ef")
     check_same_bits(results(tuple(Replay(loaded, "exact").run(list(args)))), wanted, "loaded")
     fast = ef.function(f)

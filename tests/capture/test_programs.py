@@ -1,4 +1,4 @@
-"""R4 on random programs: eager, captured, loaded and partitioned give the same bits.
+"""Random programs, captured and with free sizes; ``tests/programs`` has other ways to run them.
 
 With ``numerics="fast"`` results are as close to the truth as those of eager, and the same bits in
 every run, with 1 or 2 threads. ``-m soak`` takes 5,000 programs.
@@ -13,8 +13,6 @@ from eagerflow.errors import EagerflowError
 from eagerflow.ops.random import default_generator
 from eagerflow.plan.replay import Replay
 from eagerflow.runtime import threads
-from tests.capture.placement.several_devices import EAGER_TO_SPLIT
-from tests.capture.placement.several_devices import three_cpus as three_cpus
 from tests.capture.programs import State, inputs, leaves, program
 
 COUNT = 300
@@ -49,18 +47,17 @@ def check_bits(found, wanted, what):
         assert a.tobytes() == b.tobytes(), f"{what}, result {i}: {a} instead of {b}"
 
 
-def eager(made, seed, capture=False, **more):
-    state = State(seed, more.get("dtype", "float32"), capture)
+def eager(made, seed, **more):
+    state = State(seed, more.get("dtype", "float32"))
     return outcome(made.function(state), state, seed, **more)
 
 
-def captured(made, seed, numerics, **more):
+def captured(made, seed, numerics="fast"):
     state = State(seed, capture=True)
-    f = ef.function(made.function(state), numerics=numerics)
-    return outcome(f, state, seed, **more)
+    return outcome(ef.function(made.function(state), numerics=numerics), state, seed)
 
 
-def graph_and_inputs(made, seed, *specs, size=3):
+def graph_and_inputs(made, seed, size):
     """A captured graph of new Variables, and what it takes in each of the calls."""
     ef.random.seed(seed)
     f = ef.function(made.function(State(seed)), numerics="exact")
@@ -72,24 +69,6 @@ def run_graph(graph, run, given):
     """The outputs of three runs, and the values of the graph's Variables afterwards."""
     found = [x.numpy() for args in given for x in run(args)]
     return found + [v.numpy() for v in graph.variables.values()]
-
-
-def check_loaded(made, seed, folder):
-    """A graph that was saved and loaded gives what the graph itself gives."""
-    graph, given = graph_and_inputs(made, seed)
-    graph.save(folder / "program.ef")
-    loaded = ef.capture.load(folder / "program.ef")
-    wanted = run_graph(graph, Replay(graph, "exact").run, given)
-    check_bits(run_graph(loaded, Replay(loaded, "exact").run, given), wanted, "loaded")
-
-
-def check_partitioned(made, seed):
-    """A graph over two devices gives what the graph itself gives."""
-    graph, given = graph_and_inputs(made, seed)
-    wanted = run_graph(graph, Replay(graph, "exact").run, given)
-    graph, given = graph_and_inputs(made, seed)
-    plan = ef.capture.partition(graph, ["cpu:0", "cpu:1"], numerics="exact", costs=EAGER_TO_SPLIT)
-    check_bits(run_graph(graph, plan.run, given), wanted, "partitioned")
 
 
 def check_sizes(made, seed):
@@ -136,9 +115,9 @@ def check_fast(made, seed):
     before = threads.thread_count()
     try:
         threads.set_thread_count(2)
-        found = captured(made, seed, "fast")
+        found = captured(made, seed)
         threads.set_thread_count(1)
-        check_bits(captured(made, seed, "fast"), found, "fast again, with one thread")
+        check_bits(captured(made, seed), found, "fast again, with one thread")
     finally:
         threads.set_thread_count(before)
     if seed % 2 == 0:
@@ -153,18 +132,12 @@ def check_fast(made, seed):
         assert off <= allowed, f"fast is {off} off, eager {np.abs(b - t).max()}: {a} for {t}"
 
 
-def check(seed, folder, all_ways=False):
+def check(seed, all_ways=False):
     """The ways to run one program; whether it runs with any batch size, None if not asked."""
     made = written(seed)
     try:
-        wanted = eager(made, seed)
-        if "grad" not in made.text:  # sums of gradients are grouped by calls
-            check_bits(eager(made, seed, capture=True), wanted, "eager, with captured parts")
-        check_bits(captured(made, seed, "exact"), wanted, "captured")
-        check_loaded(made, seed, folder)
+        check_bits(captured(made, seed, "exact"), eager(made, seed), "captured")
         check_fast(made, seed)
-        if all_ways or seed % 3 == 0:
-            check_partitioned(made, seed)
         return check_sizes(made, seed) if all_ways or seed % 3 == 1 else None
     except BaseException as error:
         error.add_note(f"program {seed}:\n{made.text}")
@@ -176,9 +149,9 @@ BATCHES = 20
 
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_programs(batch, tmp_path, three_cpus, capsys):
+def test_programs(batch, capsys):
     count = COUNT // BATCHES
-    found = [check(seed, tmp_path) for seed in range(batch * count, (batch + 1) * count)]
+    found = [check(seed) for seed in range(batch * count, (batch + 1) * count)]
     asked = [ran for ran in found if ran is not None]
     with capsys.disabled():
         print(f" {count} programs, {sum(asked)} of {len(asked)} with batches of any size")
@@ -187,10 +160,10 @@ def test_programs(batch, tmp_path, three_cpus, capsys):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", range(50))
-def test_many_programs(batch, tmp_path, three_cpus):
+def test_many_programs(batch):
     count = SOAK // 50
     for seed in range(COUNT + batch * count, COUNT + (batch + 1) * count):
-        check(seed, tmp_path, all_ways=True)
+        check(seed, all_ways=True)
 
 
 @pytest.mark.sampled(2)

@@ -4,10 +4,20 @@ Each row is a program that raises an error: its class, its message, and its advi
 line that it has to name is the one marked ``# here``.
 """
 
+import functools
+import random
+
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from eagerflow.errors import (
+    ArgumentError,
+    CaptureError,
+    DTypeError,
+    GradientError,
+    IndexRangeError,
+    ShapeError,
+)
 
 WRONG = {}
 X = ef.tensor([1.0, 2.0, 3.0])
@@ -25,191 +35,131 @@ def wrong(error, says, hint=None):
     return added
 
 
+def captured(error, says, hint, *args, **options):
+    """A function that raises so when it is captured and called with ``args``."""
+
+    def added(f):
+        @wrong(error, says, hint)
+        @functools.wraps(f)
+        def program():
+            ef.function(f, **options)(*args)
+
+        return f
+
+    return added
+
+
 # Values that are not known while tracing ----------------------------------------------------------
 
 
-@wrong(CaptureError, "bool() needs a number that is not known", "ef.cond")
-def if_on_a_value():
-    @ef.function
-    def f(x):
-        if ef.sum(x) > 0:  # here
-            return x
-        return -x
-
-    f(X)
-
-
-@wrong(CaptureError, "bool() needs a number", "ef.while_loop")
-def while_on_a_value():
-    @ef.function
-    def f(x):
-        while ef.sum(x) < 100:  # here
-            x = x * 2
+@captured(CaptureError, "bool() needs a number that is not known", "ef.cond", X)
+def if_on_a_value(x):
+    if ef.sum(x) > 0:  # here
         return x
-
-    f(X)
-
-
-@wrong(CaptureError, "bool() needs a number", "ef.where")
-def and_between_values():
-    @ef.function
-    def f(x):
-        return (x[0] > 0) and (x[1] > 0)  # here
-
-    f(X)
+    return -x
 
 
-@wrong(CaptureError, "iteration", "ef.scan")
-def for_over_a_tensor_of_unknown_length():
-    @ef.function(input_signature=[ef.TensorSpec((None,), "float32")])
-    def f(x):
-        total = 0.0
-        for row in x:  # here
-            total = total + row
-        return total
-
-    f(X)
+@captured(CaptureError, "bool() needs a number", "ef.while_loop", X)
+def while_on_a_value(x):
+    while ef.sum(x) < 100:  # here
+        x = x * 2
+    return x
 
 
-@wrong(CaptureError, "int() needs a number", "static")
-def int_of_a_value():
-    @ef.function
-    def f(x):
-        return x[: int(ef.sum(x))]  # here
-
-    f(X)
+@captured(CaptureError, "bool() needs a number", "ef.where", X)
+def and_between_values(x):
+    return (x[0] > 0) and (x[1] > 0)  # here
 
 
-@wrong(CaptureError, "float() needs a number", "keep it a tensor")
-def float_of_a_value():
-    @ef.function
-    def f(x):
-        return x * float(ef.max(x))  # here
-
-    f(X)
-
-
-@wrong(CaptureError, "numpy() needs a number", "ef ops in place of NumPy")
-def numpy_of_a_value():
-    @ef.function
-    def f(x):
-        return ef.tensor(np.sort(x.numpy()))  # here
-
-    f(X)
+@captured(
+    CaptureError, "iteration", "ef.scan", X, input_signature=[ef.TensorSpec((None,), "float32")]
+)
+def for_over_a_tensor_of_unknown_length(x):
+    total = 0.0
+    for row in x:  # here
+        total = total + row
+    return total
 
 
-@wrong(CaptureError, "item() needs a number", "return the value")
-def item_of_a_value():
-    @ef.function
-    def f(x):
-        return x * ef.sum(x).item()  # here
-
-    f(X)
+@captured(CaptureError, "int() needs a number", "static", X)
+def int_of_a_value(x):
+    return x[: int(ef.sum(x))]  # here
 
 
-@wrong(CaptureError, "tolist() needs a number", "ef ops")
-def tolist_of_a_value():
-    @ef.function
-    def f(x):
-        return sum(x.tolist()) * x  # here
-
-    f(X)
+@captured(CaptureError, "float() needs a number", "keep it a tensor", X)
+def float_of_a_value(x):
+    return x * float(ef.max(x))  # here
 
 
-@wrong(CaptureError, "needs a number", "ef.fori_loop")
-def range_of_a_value():
-    @ef.function
-    def f(x, n):
-        for _ in range(n):  # here
-            x = x * 2
+@captured(CaptureError, "numpy() needs a number", "ef ops in place of NumPy", X)
+def numpy_of_a_value(x):
+    return ef.tensor(np.sort(x.numpy()))  # here
+
+
+@captured(CaptureError, "item() needs a number", "return the value", X)
+def item_of_a_value(x):
+    return x * ef.sum(x).item()  # here
+
+
+@captured(CaptureError, "tolist() needs a number", "ef ops", X)
+def tolist_of_a_value(x):
+    return sum(x.tolist()) * x  # here
+
+
+@captured(CaptureError, "needs a number", "ef.fori_loop", X, ef.tensor(3))
+def range_of_a_value(x, n):
+    for _ in range(n):  # here
+        x = x * 2
+    return x
+
+
+@captured(CaptureError, "number", "static=('n',)", X, 3)
+def range_of_a_number_argument(x, n):
+    for _ in range(n):  # here
+        x = x * 2
+    return x
+
+
+@captured(CaptureError, "number", "static=('n',)", X, 3)
+def if_on_a_number_argument(x, n):
+    if n > 2:  # here
         return x
-
-    f(X, ef.tensor(3))
-
-
-@wrong(CaptureError, "number", "static=('n',)")
-def range_of_a_number_argument():
-    @ef.function
-    def f(x, n):
-        for _ in range(n):  # here
-            x = x * 2
-        return x
-
-    f(X, 3)
+    return x * n
 
 
-@wrong(CaptureError, "number", "static=('n',)")
-def if_on_a_number_argument():
-    @ef.function
-    def f(x, n):
-        if n > 2:  # here
-            return x
-        return x * n
-
-    f(X, 3)
+@captured(CaptureError, "a format needs a number", "ef ops", X)
+def a_value_in_a_format(x):
+    return x, f"the sum is {ef.sum(x):.3f}"  # here
 
 
-@wrong(CaptureError, "a format needs a number", "ef ops")
-def a_value_in_a_format():
-    @ef.function
-    def f(x):
-        return x, f"the sum is {ef.sum(x):.3f}"  # here
-
-    f(X)
+@captured(CaptureError, "np.asarray() needs a number", "ef ops in place of NumPy", X)
+def numpy_that_computes(x):
+    return np.linalg.norm(np.asarray(x)) * x  # here
 
 
-@wrong(CaptureError, "np.asarray() needs a number", "ef ops in place of NumPy")
-def numpy_that_computes():
-    @ef.function
-    def f(x):
-        return np.linalg.norm(np.asarray(x)) * x  # here
-
-    f(X)
+@captured(CaptureError, "needs a number", "static", X, ef.tensor(3))
+def a_size_from_a_value(x, n):
+    return ef.reshape(x, (n, -1))  # here
 
 
-@wrong(CaptureError, "needs a number", "static")
-def a_size_from_a_value():
-    @ef.function
-    def f(x, n):
-        return ef.reshape(x, (n, -1))  # here
-
-    f(X, ef.tensor(3))
+@captured(CaptureError, "dlpack", "return the value", X)
+def a_value_given_to_another_library(x):
+    return np.from_dlpack(x).sum() * x  # here
 
 
-@wrong(CaptureError, "dlpack", "return the value")
-def a_value_given_to_another_library():
-    @ef.function
-    def f(x):
-        return np.from_dlpack(x).sum() * x  # here
-
-    f(X)
+@captured(CaptureError, "dlpack", "return the value", X)
+def the_place_of_a_value_asked_for_by_another_library(x):
+    return x * x.__dlpack_device__()[1]  # here
 
 
-@wrong(CaptureError, "dlpack", "return the value")
-def the_place_of_a_value_asked_for_by_another_library():
-    @ef.function
-    def f(x):
-        return x * x.__dlpack_device__()[1]  # here
-
-    f(X)
+@captured(CaptureError, "value", "ef.", X)
+def shapes_that_depend_on_values(x):
+    return ef.nonzero(x > 1)  # here
 
 
-@wrong(CaptureError, "value", "ef.")
-def shapes_that_depend_on_values():
-    @ef.function
-    def f(x):
-        return ef.nonzero(x > 1)  # here
-
-    f(X)
-
-
-@wrong(CaptureError, "in", "ef.")
-def membership_in_a_tensor():
-    @ef.function
-    def f(x):
-        return x if 2.0 in x else -x  # here
-
-    f(X)
+@captured(CaptureError, "in", "ef.", X)
+def membership_in_a_tensor(x):
+    return x if 2.0 in x else -x  # here
 
 
 # Leaks --------------------------------------------------------------------------------------------
@@ -294,23 +244,15 @@ def the_third_layer_does_not_fit():
     model(ef.ones((2, 3)))
 
 
-@wrong(ShapeError, "broadcast", None)
-def shapes_that_do_not_broadcast():
-    @ef.function
-    def f(x, y):
-        z = x * 2
-        return z + y  # here
-
-    f(X, ef.ones((2,)))
+@captured(ShapeError, "broadcast", None, X, ef.ones((2,)))
+def shapes_that_do_not_broadcast(x, y):
+    z = x * 2
+    return z + y  # here
 
 
-@wrong(DTypeError, "bitwise", None)
-def a_dtype_that_an_op_does_not_take():
-    @ef.function
-    def f(x):
-        return ef.bitwise_and(x, 1)  # here
-
-    f(X)
+@captured(DTypeError, "bitwise", None, X)
+def a_dtype_that_an_op_does_not_take(x):
+    return ef.bitwise_and(x, 1)  # here
 
 
 @wrong(ShapeError, "shape mismatch", None)
@@ -323,22 +265,20 @@ def a_shape_outside_of_the_signature():
     f(ef.ones((2, 4)))
 
 
-@wrong(DTypeError, "dtype mismatch", "astype('float32')")
-def a_dtype_outside_of_the_signature():
-    @ef.function(input_signature=[ef.TensorSpec((None,), "float32")])
-    def f(x):
-        return x * 2
+@captured(
+    *(DTypeError, "dtype mismatch", "astype('float32')", X.astype("float64")),
+    input_signature=[ef.TensorSpec((None,), "float32")],
+)
+def a_dtype_outside_of_the_signature(x):
+    return x * 2
 
-    f(X.astype("float64"))
 
-
-@wrong(ArgumentError, "2 arguments were given, and the signature has 1", None)
-def more_arguments_than_the_signature_has():
-    @ef.function(input_signature=[ef.TensorSpec((3,), "float32")])
-    def f(x, y=1.0):
-        return x * y
-
-    f(X)
+@captured(
+    *(ArgumentError, "2 arguments were given, and the signature has 1", None, X),
+    input_signature=[ef.TensorSpec((3,), "float32")],
+)
+def more_arguments_than_the_signature_has(x, y=1.0):
+    return x * y
 
 
 @wrong(ArgumentError, "there is no argument 'm'", None)
@@ -369,52 +309,88 @@ def a_graph_with_too_few_arguments():
 # Control flow -------------------------------------------------------------------------------------
 
 
-@wrong(DTypeError, "while_loop", "astype")
-def the_dtype_changes_in_a_loop():
-    @ef.function
-    def f(x):
-        return ef.while_loop(lambda i: i < 3, lambda i: i * 1.5, ef.tensor(0))  # here
-
-    f(X)
+@captured(DTypeError, "while_loop", "astype", X)
+def the_dtype_changes_in_a_loop(x):
+    return ef.while_loop(lambda i: i < 3, lambda i: i * 1.5, ef.tensor(0))  # here
 
 
-@wrong(ShapeError, "scan", None)
-def the_shape_changes_in_a_scan():
-    @ef.function
-    def f(xs):
-        step = lambda c, x: (ef.concat([c, c]), x)  # here
-        return ef.scan(step, xs[:1], xs)
-
-    f(X)
+@captured(ShapeError, "scan", None, X)
+def the_shape_changes_in_a_scan(xs):
+    step = lambda c, x: (ef.concat([c, c]), x)  # here
+    return ef.scan(step, xs[:1], xs)
 
 
-@wrong(CaptureError, "cond", None)
-def branches_give_other_structures():
-    @ef.function
-    def f(x):
-        return ef.cond(ef.sum(x) > 0, lambda: (x, x), lambda: x)  # here
-
-    f(X)
+@captured(CaptureError, "cond", None, X)
+def branches_give_other_structures(x):
+    return ef.cond(ef.sum(x) > 0, lambda: (x, x), lambda: x)  # here
 
 
-@wrong(ShapeError, "cond", None)
-def branches_give_other_shapes():
-    @ef.function
-    def f(x):
-        return ef.cond(ef.sum(x) > 0, lambda: x, lambda: x[:2])  # here
-
-    f(X)
+@captured(ShapeError, "cond", None, X)
+def branches_give_other_shapes(x):
+    return ef.cond(ef.sum(x) > 0, lambda: x, lambda: x[:2])  # here
 
 
-@wrong(CaptureError, "bool() needs a number", "ef.cond")
-def if_in_the_body_of_a_loop():
-    @ef.function
-    def f(x):
-        def body(i, c):
-            if c[0] > 0:  # here
-                return c * 2
-            return c
+@captured(CaptureError, "bool() needs a number", "ef.cond", X)
+def if_in_the_body_of_a_loop(x):
+    def body(i, c):
+        if c[0] > 0:  # here
+            return c * 2
+        return c
 
-        return ef.fori_loop(0, 3, body, x)
+    return ef.fori_loop(0, 3, body, x)
 
-    f(X)
+
+# State and gradients ------------------------------------------------------------------------------
+
+
+@captured(CaptureError, "creates persistent state at every call", "once", X)
+def a_variable_in_each_call(x):
+    w = ef.Variable(1.0, name="w")  # here
+    return x * w
+
+
+@captured(CaptureError, "Variable", "values that are known", X)
+def a_variable_from_a_value(x):
+    return ef.Variable(x * 2).value  # here
+
+
+@captured(CaptureError, "random", "ef.random", X)
+def random_numbers_of_python(x):
+    return x * random.random()  # here
+
+
+@captured(CaptureError, "random", "ef.random", X)
+def random_numbers_of_numpy(x):
+    return x * np.random.normal(size=3).astype("float32")  # here
+
+
+@captured(GradientError, "y: the target does not depend", "unconnected='zero'", X, X)
+def a_gradient_of_what_is_not_connected(x, y):
+    with ef.GradientTape() as tape:
+        tape.watch([x, y])
+        z = ef.sum(x)
+    return tape.gradient(z, y)  # here
+
+
+@captured(GradientError, "int64 values", "astype('float32')", ef.tensor([1, 2]))
+def a_gradient_by_integers(n):
+    with ef.GradientTape() as tape:
+        tape.watch(n)  # here
+        z = ef.sum(n * 2.0)
+    return tape.gradient(z, n)
+
+
+# Arguments of a kernel ----------------------------------------------------------------------------
+
+
+@captured(IndexRangeError, "7", None, X, ef.tensor([0, 7]), numerics="exact")
+def advanced_indexing_out_of_range(x, i):
+    return x[i] * 2  # here
+
+
+@captured(
+    *(ShapeError, "float32(n,) where n=3", None, X, ef.ones((2,))),
+    input_signature=[ef.TensorSpec(("n",), "float32")] * 2,
+)
+def sizes_that_do_not_fit(x, y):
+    return x + y

@@ -131,14 +131,9 @@ class Killer:
 
 def network():
     ef.random.seed(0)
-    model = ef.nn.Sequential(
-        [
-            ef.nn.Dense(32, activation="relu"),
-            ef.nn.BatchNormalization(),
-            ef.nn.Dropout(0.2),
-            ef.nn.Dense(10),
-        ]
-    )
+    layers = [ef.nn.Dense(32, activation="relu"), ef.nn.BatchNormalization(), ef.nn.Dropout(0.2)]
+    layers += [ef.nn.Dense(10)]
+    model = ef.nn.Sequential(layers)
     loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss=loss, metrics=["accuracy"])
     return model
@@ -193,9 +188,7 @@ WAYS = {
         ef.cluster.ParameterServer, lambda own: ef.cluster.ParameterServer(**SERVERS)
     ),
     "table on a server": Way(
-        ef.cluster.ParameterServer,
-        lambda own: ef.cluster.ParameterServer(**SERVERS),
-        table=True,
+        ef.cluster.ParameterServer, lambda own: ef.cluster.ParameterServer(**SERVERS), table=True
     ),
     "asynchronous": Way(
         lambda cluster: ef.cluster.ParameterServer(cluster, **ASYNCHRONOUS),

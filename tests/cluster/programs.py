@@ -33,8 +33,7 @@ def training_step(hidden="/job:worker/task:0", output="/job:ps/task:0", size=16)
     rng = np.random.default_rng(1)
 
     def weights(name, *shape):
-        values = (rng.standard_normal(shape) * 0.2).astype("float32")
-        return ef.Variable(values, name=name)
+        return ef.Variable((rng.standard_normal(shape) * 0.2).astype("float32"), name=name)
 
     with ef.device(hidden):
         w1, b1 = weights("w1", 64, size), weights("b1", size)

@@ -136,8 +136,7 @@ def test_a_layer_in_parts_outlives_its_cluster(tmp_path):
     with ef.cluster.Cluster(TWO, local=True) as cluster:
         both = ef.cluster.SplitDense(ef.nn.Dense(6), cluster.devices(), then=ef.nn.Dense(2))
         model = model_of(both)
-        strategy = ef.cluster.Pipeline(cluster, microbatches=1)
-        model.fit(X, Y, verbose=0, strategy=strategy)
+        model.fit(X, Y, verbose=0, strategy=ef.cluster.Pipeline(cluster, microbatches=1))
         expected = model.predict(X, verbose=0)
         with pytest.raises(DeviceError, match="there is no device '/job:worker/task:7'"):
             ef.cluster.SplitDense(ef.nn.Dense(6), ["/job:worker/task:7"])(X)

@@ -121,8 +121,7 @@ def test_twins_need_no_copies(redundant):
     graph = ef.capture.trace(f, ef.TensorSpec((), "float32"))
     session = ef.capture.Session(graph, cluster=redundant)
     session.run("y", {"x": 2.0}, targets=graph)
-    ps = redundant.status().tasks[2]
-    assert ps.held_bytes == 0
+    assert redundant.status().tasks[2].held_bytes == 0
     for name in ("/job:worker/task:0", "/job:worker/task:1"):
         kill(redundant, name)
         session.run("y", {"x": 2.0}, targets=graph)
@@ -193,8 +192,7 @@ def test_a_task_that_is_stopped_is_replaced(redundant):
     session = ef.capture.Session(graph, cluster=redundant)
     session.run("y", {"rounds": 1})
     worker = redundant.task("/job:worker/task:1")
-    timer = threading.Timer(0.3, os.kill, (worker.pid, signal.SIGSTOP))
-    timer.start()
+    threading.Timer(0.3, os.kill, (worker.pid, signal.SIGSTOP)).start()
     begin = time.monotonic()
     error = error_of(lambda: session.run("y", {"rounds": LONG}))
     assert time.monotonic() - begin < 10 * SILENCE
@@ -221,8 +219,7 @@ def test_paused_client_does_not_declare_tasks_lost(redundant):
     task = redundant.tasks[0]
     for _ in range(3):
         now = time.monotonic()
-        silence = task.connection.silence(now + 100.0, since=now + 100.0)
-        assert silence <= 0.0
+        assert task.connection.silence(now + 100.0, since=now + 100.0) <= 0.0
     redundant.wait()
     assert task.lives == 1
 

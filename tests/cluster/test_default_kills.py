@@ -124,8 +124,7 @@ def test_a_killed_worker_of_servers_costs_no_bit():
 @pytest.mark.parametrize("victims", [(0, 1), (1, 2), (2, 0)])
 def test_two_of_three_at_once_cost_no_bit(victims):
     jobs = {"worker": 3}
-    found = fitted({("batch", 6): " ".join(names(*victims))}, jobs=jobs)
-    assert found == fitted(jobs=jobs)
+    assert fitted({("batch", 6): " ".join(names(*victims))}, jobs=jobs) == fitted(jobs=jobs)
 
 
 def test_large_state_of_an_optimizer_is_as_after_the_last_merge(monkeypatch):
@@ -137,8 +136,7 @@ def test_large_state_of_an_optimizer_is_as_after_the_last_merge(monkeypatch):
         loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile("adam", loss=loss, metrics=["accuracy"])
         with ef.cluster.Cluster(WORKERS, local=True, costs=COSTS) as cluster:
-            own = Kills(cluster, kills)
-            more = {"verbose": 0, "shuffle": False, "callbacks": own}
+            more = {"verbose": 0, "shuffle": False, "callbacks": Kills(cluster, kills)}
             return model.fit(
                 X, Y, BATCH, EPOCHS, strategy=ef.cluster.DataParallel(cluster), **more
             ).history

@@ -2,14 +2,7 @@
 
 import pytest
 
-from tests.cluster.trainings import (
-    NUMERICS,
-    TRAININGS,
-    check_cut,
-    check_same,
-    on_devices,
-    trained,
-)
+from tests.cluster.trainings import NUMERICS, TRAININGS, check_cut, check_same, on_devices, trained
 
 ROUNDING = 2e-5  # of the largest weight, after steps of float32
 

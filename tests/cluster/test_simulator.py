@@ -45,11 +45,7 @@ def works(draw):
 @st.composite
 def clusters(draw):
     link = st.builds(
-        Link,
-        st.floats(0, 1e-3),
-        st.floats(1e7, 1e11),
-        st.booleans(),
-        st.sampled_from([1.0, 4.0]),
+        Link, st.floats(0, 1e-3), st.floats(1e7, 1e11), st.booleans(), st.sampled_from([1.0, 4.0])
     )
     return Machines(
         draw(st.sampled_from([1, 2, 3, 8, 24])),
@@ -321,8 +317,7 @@ def test_youngs_interval_is_nearly_the_best():
 
 def test_a_cluster_that_fails_all_the_time_never_ends():
     work = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
-    machines = Machines(100_000, failures=Failures(86400.0), price=1.0)
-    found = simulate(work, machines)
+    found = simulate(work, Machines(100_000, failures=Failures(86400.0), price=1.0))
     assert math.isinf(found.last.seconds)
     assert found.last.throughput == 0
     assert "never ends" in str(found)
@@ -370,10 +365,7 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
         (lambda: simulate(WORK, Machines(2), method="pipeline", microbatches=0), "microbatches"),
         (lambda: simulate(WORK, Machines(2), method="parameter-servers", mode="x"), "mode"),
         (lambda: simulate(WORK, Machines(2), method="parameter-servers", servers=0), "servers"),
-        (
-            lambda: simulate(WORK, Machines(2), method="parameter-servers", staleness=1),
-            "staleness",
-        ),
+        (lambda: simulate(WORK, Machines(2), method="parameter-servers", staleness=1), "staleness"),
         (
             lambda: simulate(WORK, Machines(2), method="parameter-servers", backup_workers=2),
             "backup_workers",

@@ -91,9 +91,8 @@ def test_per_step_overhead_is_calibrated():
 
 
 def test_the_update_is_not_divided_by_smaller_batches():
-    found = calibrated(
-        transfers=[(1e3, 1e-4), (1e6, 1e-3)], steps=[(10, 0.11), (20, 0.21)], update=0.01
-    )
+    transfers = [(1e3, 1e-4), (1e6, 1e-3)]
+    found = calibrated(transfers=transfers, steps=[(10, 0.11), (20, 0.21)], update=0.01)
     own = found.workload(Workload(1.0, [1e6], batch=4, activations=4e6), 16)
     assert own.update == 0.01
     assert own.compute_seconds == pytest.approx(0.16)

@@ -16,9 +16,8 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6] * 5, batch=16)
 
 
 def ran(machines, seed=0, work=WORK, **options):
-    events = Asynchronous(
-        ParameterServers(mode="asynchronous", **options), work, machines, work.batch, seed
-    )
+    servers = ParameterServers(mode="asynchronous", **options)
+    events = Asynchronous(servers, work, machines, work.batch, seed)
     events.run()
     return events
 
@@ -44,8 +43,7 @@ def test_the_bound_on_staleness_is_never_exceeded(bound, workers, jitter, seed):
 
 def test_without_a_bound_workers_get_further_apart():
     machines = Machines(8, jitter=0.5)
-    free = max(b.step - b.slowest for b in ran(machines).log)
-    assert free > 2
+    assert max(b.step - b.slowest for b in ran(machines).log) > 2
     assert asynchronous(machines, staleness=0).seconds > asynchronous(machines).seconds
 
 
@@ -59,8 +57,7 @@ def test_the_same_seed_gives_the_same_events():
 
 def test_equal_workers_match_the_formula():
     # One worker has servers and links for itself: it computes, pulls and pushes in turn.
-    machines = Machines(1, link=Link(1e-3, 1e9))
-    found = asynchronous(machines, servers=1, own_machines=True)
+    found = asynchronous(Machines(1, link=Link(1e-3, 1e9)), servers=1, own_machines=True)
     assert found.seconds == pytest.approx(0.1 + 2 * (1e-3 + WORK.size / 1e9))
 
 
@@ -76,8 +73,7 @@ def test_many_workers_are_bounded_by_the_ports_of_the_servers(servers):
 
 
 def test_few_workers_are_compute_bound():
-    machines = Machines(4, link=Link(1e-6, 1e12), jitter=0.1)
-    found = asynchronous(machines)
+    found = asynchronous(Machines(4, link=Link(1e-6, 1e12), jitter=0.1))
     assert found.throughput == pytest.approx(4 * WORK.batch / 0.1, rel=0.03)
 
 

@@ -37,5 +37,4 @@ def test_the_curves_tell_a_model_from_ideal_scaling():
 
 @pytest.mark.parametrize("name", HOROVOD)
 def test_published_512_gpu_times_lie_between_overlap_bounds(name):
-    published = HOROVOD[name][2]
-    assert horovod(name, overlap=False) < published < horovod(name, overlap=True)
+    assert horovod(name, overlap=False) < HOROVOD[name][2] < horovod(name, overlap=True)

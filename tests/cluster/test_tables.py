@@ -31,6 +31,11 @@ STRATEGIES = {
     "servers": servers,
     "servers, shards": lambda: servers(**SHARDED),
 }
+ALL_MODES = {
+    **STRATEGIES,
+    "asynchronous": lambda: servers(mode="asynchronous"),
+    "asynchronous, shards": lambda: servers(mode="asynchronous", **SHARDED),
+}
 BY_ROWS = {
     "sgd": lambda: ef.nn.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
     "adam": lambda: ef.nn.optimizers.Adam(0.01, weight_decay=0.01),
@@ -53,9 +58,8 @@ def embedding(sparse=True, rows=ROWS):
 
 def network(optimizer="adam", *layers):
     ef.random.seed(0)
-    model = ef.nn.Sequential(
-        [*(layers or [embedding()]), ef.nn.Flatten(), ef.nn.Dense(3, dtype="float64")]
-    )
+    first = layers or [embedding()]
+    model = ef.nn.Sequential([*first, ef.nn.Flatten(), ef.nn.Dense(3, dtype="float64")])
     loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss=loss, metrics=["accuracy"])
     return model
@@ -150,9 +154,8 @@ def test_any_sizes_and_any_number_of_shards(rows, sizes, workers, count, least, 
 
 def test_one_worker_side_by_side_is_one_machine():
     for more in ({}, SHARDED):
-        own = ef.cluster.ParameterServer(
-            devices=["cpu:0"], servers=SERVERS, mode="asynchronous", **more
-        )
+        how = {"devices": ["cpu:0"], "mode": "asynchronous", **more}
+        own = ef.cluster.ParameterServer(servers=SERVERS, **how)
         assert_same(trained(network, own), trained(network))
 
 
@@ -265,10 +268,8 @@ def test_pipelines_take_slices_as_tensors():
 # Values between steps ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", STRATEGIES)
-@pytest.mark.parametrize("merges", [0, 1, 2])
-def test_values_assigned_to_a_table_are_used(kind, merges):
-    own = STRATEGIES[kind]()
+def check_assigned(own, merges):
+    """A step uses the values that the program has assigned to a table."""
     table = ef.Variable(np.ones((ROWS, WIDTH)))
     step = own.step(table_step(table, ef.nn.optimizers.SGD(WIDTH * 2.0)))
     ids = np.array([0, ROWS - 1])
@@ -282,6 +283,12 @@ def test_values_assigned_to_a_table_are_used(kind, merges):
     np.testing.assert_array_equal(table.numpy()[[0, -1]], 4.0)
     np.testing.assert_array_equal(table.numpy()[1:-1], 5.0)
     assert float(step(ids)) == 4.0
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+@pytest.mark.parametrize("merges", [0, 1, 2])
+def test_values_assigned_to_a_table_are_used(kind, merges):
+    check_assigned(STRATEGIES[kind](), merges)
 
 
 @pytest.mark.parametrize("mode", ["synchronous", "asynchronous"])
@@ -309,17 +316,12 @@ def test_fit_leaves_whole_tables(mode, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "wrong"),
-    [(kind, ROWS + 5) for kind in (*STRATEGIES, "asynchronous", "asynchronous, shards")]
-    + [("servers, shards", wrong) for wrong in (ROWS, -1)],
+    [(kind, ROWS + 5) for kind in ALL_MODES] + [("servers, shards", wrong) for wrong in (ROWS, -1)],
 )
 def test_indices_out_of_range_are_refused(kind, wrong):
-    if kind in STRATEGIES:
-        own = STRATEGIES[kind]()
-    else:
-        own = servers(mode="asynchronous", **(SHARDED if "shards" in kind else {}))
+    own = ALL_MODES[kind]()
     table = ef.Variable(np.ones((ROWS, WIDTH)))
-    optimizer = ef.nn.optimizers.SGD(1.0)
-    step = own.step(table_step(table, optimizer))
+    step = own.step(table_step(table, ef.nn.optimizers.SGD(1.0)))
     words = f"gather: index {wrong} is out of range for axis 0 of length {ROWS}"
     with pytest.raises(ef.errors.IndexRangeError, match=words):
         step(np.array([0, wrong]))
@@ -371,12 +373,9 @@ def test_tables_are_spread_over_servers():
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("kind", [*STRATEGIES, "asynchronous", "asynchronous, shards"])
+@pytest.mark.parametrize("kind", ALL_MODES)
 def test_rows_travel_and_no_tables(kind):
-    if kind in STRATEGIES:
-        own = STRATEGIES[kind]()
-    else:
-        own = servers(mode="asynchronous", **(SHARDED if "shards" in kind else {}))
+    own = ALL_MODES[kind]()
     table = ef.Variable(ef.zeros((100_000, 32)), name="table")
     step = own.step(table_step(table, ef.nn.optimizers.Adam(0.1)))
     for n in (64, 63, 5):
@@ -476,8 +475,7 @@ def test_kills_cost_no_row(mode, monkeypatch):
         own = ef.cluster.ParameterServer(killed, **more)
         found = _struck(own, strike)
     schedule = own.schedule if mode == "asynchronous" else None
-    again = servers(**more, schedule=schedule)
-    assert _struck(again, lambda step: None) == found
+    assert _struck(servers(**more, schedule=schedule), lambda step: None) == found
 
 
 def _struck(own, strike):
@@ -511,17 +509,7 @@ def _between_tasks(cluster):
 def test_a_program_assigns_between_steps_of_tasks(cluster):
     for more in ({}, SHARDED):
         for merges in (0, 1):
-            own = ef.cluster.ParameterServer(cluster, **more)
-            table = ef.Variable(np.ones((ROWS, WIDTH)))
-            step = own.step(table_step(table, ef.nn.optimizers.SGD(WIDTH * 2.0)))
-            ids = np.array([0, ROWS - 1])
-            assert float(step(ids)) == 1.0
-            table.assign(np.full((ROWS, WIDTH), 5.0))
-            for _ in range(merges):
-                own.merge()
-            assert float(step(ids)) == 5.0
-            own.merge()
-            np.testing.assert_array_equal(table.numpy()[[0, -1]], 4.0)
+            check_assigned(ef.cluster.ParameterServer(cluster, **more), merges)
 
 
 def test_rows_keep_their_digits_where_they_lie(cluster):

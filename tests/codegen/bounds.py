@@ -18,8 +18,6 @@ from scipy import special
 from eagerflow.codegen import functions
 from eagerflow.codegen.instructions import is_float
 
-__all__ = ["Bounded", "apart", "apply", "exactly", "finish", "units", "wide_type"]
-
 HALF = 0.5  # units in the last place: the error of one rounding
 
 
@@ -250,11 +248,9 @@ SELECTED = {  # those that round nothing
     "maximum": (_by_corners(np.maximum), np.maximum),
     "minimum": (_by_corners(np.minimum), np.minimum),
 }
-NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
-NUMPY_NAMES |= {f"{name}h": f"{numpy}h" for name, numpy in NUMPY_NAMES.items()}
 MONOTONE = "exp exp2 expm1 log log2 log10 log1p sinh tanh asin acos atan asinh acosh atanh".split()
 FUNCTIONS = {
-    **{name: _by_corners(getattr(np, NUMPY_NAMES.get(name, name))) for name in MONOTONE},
+    **{name: _by_corners(getattr(np, name)) for name in MONOTONE},
     "rsqrt": _rsqrt,
     "cosh": _by_size(np.cosh),
     "sin": _wave(np.sin),

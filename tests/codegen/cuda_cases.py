@@ -10,8 +10,6 @@ import scipy.special
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.numpy import philox
 
-__all__ = ["CASES", "Named"]
-
 BFLOAT = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -52,33 +50,24 @@ def softmax(x, axis=-1):
     return scipy.special.softmax(x.astype(np.float64), axis) if x.size else x
 
 
-def softmax_case(m, n, **more):
-    x = floats(m, n) * 3
-    return Named(softmax_region(), [x], [np.empty_like(x)], {"m": m, "n": n}, [softmax(x)], **more)
+def softmax_case(m, n, dtype="float32", inplace=None, rtol=2e-6):
+    x = (floats(m, n) * 3).astype(BFLOAT if dtype == "bfloat16" else dtype)
+    y = x if inplace else np.empty_like(x)
+    region = softmax_region(dtype, inplace)
+    return Named(region, [x], [y], {"m": m, "n": n}, [softmax(x)], rtol)
 
 
-for _m, _n in (
-    (1, 1),
-    (5, 3),
-    (3, 33),
-    (9, 130),
-    (1, 1001),
-    (4, 1001),
-    (2, 3000),
-    (2, 20_001),
-    (3, 70_001),
-):
+ROWS = [(1, 1), (5, 3), (3, 33), (9, 130), (1, 1001), (4, 1001), (2, 3000), (2, 20_001)]
+for _m, _n in [*ROWS, (3, 70_001)]:
     CASES[f"softmax_{_m}_{_n}"] = lambda m=_m, n=_n: softmax_case(m, n)
-
-
-@case
-def softmax_without_rows():
-    return softmax_case(0, 7)
-
-
-@case
-def softmax_of_nothing():
-    return softmax_case(4, 0)
+CASES |= {
+    "softmax_without_rows": lambda: softmax_case(0, 7),
+    "softmax_of_nothing": lambda: softmax_case(4, 0),
+    "softmax_in_place": lambda: softmax_case(6, 77, inplace="x"),
+    "softmax_in_place_in_a_loop": lambda: softmax_case(2, 20_001, inplace="x"),
+    "softmax_bfloat16": lambda: softmax_case(5, 300, "bfloat16", rtol=2**-8),
+    "softmax_float16": lambda: softmax_case(5, 300, "float16", rtol=2**-10),
+}
 
 
 @case
@@ -90,43 +79,9 @@ def softmax_strided():
 
 @case
 def softmax_not_aligned():
-    memory = np.empty(1 + 3 * 130, np.float32)
-    x = memory[1:].reshape(3, 130)
+    x = np.empty(1 + 3 * 130, np.float32)[1:].reshape(3, 130)
     x[...] = floats(3, 130)
     return Named(softmax_region(), [x], [np.empty_like(x)], {"m": 3, "n": 130}, [softmax(x)])
-
-
-@case
-def softmax_in_place():
-    x = floats(6, 77)
-    return Named(softmax_region(inplace="x"), [x], [x], {"m": 6, "n": 77}, [softmax(x)])
-
-
-@case
-def softmax_in_place_in_a_loop():
-    x = floats(2, 20_001)
-    return Named(softmax_region(inplace="x"), [x], [x], {"m": 2, "n": 20_001}, [softmax(x)])
-
-
-@case
-def softmax_bfloat16():
-    x = floats(5, 300).astype(BFLOAT)
-    return Named(
-        softmax_region("bfloat16"),
-        [x],
-        [np.empty_like(x)],
-        {"m": 5, "n": 300},
-        [softmax(x)],
-        2**-8,
-    )
-
-
-@case
-def softmax_float16():
-    x = floats(5, 300).astype(np.float16)
-    return Named(
-        softmax_region("float16"), [x], [np.empty_like(x)], {"m": 5, "n": 300}, [softmax(x)], 2**-10
-    )
 
 
 @case
@@ -142,11 +97,8 @@ def gelu():
 @case
 def add_of_broadcast_and_transposed():
     b = Builder("add", "a b c")
-    x, y, z = (
-        b.input("x", "float32", "a b c"),
-        b.input("y", "float32", "b"),
-        b.input("z", "float32", "c"),
-    )
+    given = {"x": "a b c", "y": "b", "z": "c"}
+    x, y, z = (b.input(name, "float32", axes) for name, axes in given.items())
     b.output("out", b.fma(x, y, z))
     x, y, z = floats(4, 3, 5).transpose(2, 1, 0), floats(3, seed=1), floats(4, seed=2)
     out = x.astype(np.float64) * y[:, None] + z
@@ -204,24 +156,12 @@ def backward_case(m, n, inplace=None):
     return Named(region, [x, g, dy], outputs, {"m": m, "n": n}, expected, 2e-5, 2e-5)
 
 
-@case
-def layer_norm_backward():
-    return backward_case(150, 45)
-
-
-@case
-def layer_norm_backward_in_one_stage():
-    return backward_case(30, 45)
-
-
-@case
-def layer_norm_backward_in_place():
-    return backward_case(150, 45, "dy")
-
-
-@case
-def layer_norm_backward_of_a_long_row():
-    return backward_case(2, 66_000)
+CASES |= {
+    "layer_norm_backward": lambda: backward_case(150, 45),
+    "layer_norm_backward_in_one_stage": lambda: backward_case(30, 45),
+    "layer_norm_backward_in_place": lambda: backward_case(150, 45, "dy"),
+    "layer_norm_backward_of_a_long_row": lambda: backward_case(2, 66_000),
+}
 
 
 @case
@@ -242,23 +182,23 @@ def cross_entropy():
     return Named(b.region(), [x, label], outputs, {"m": m, "n": n}, [each.sum(), each])
 
 
-@case
-def argmax():
+def argmax_case(x):
     b = Builder("argmax", "m n")
     b.output("at", b.argmax(b.input("x", "float32", "m n"), "n"))
+    m, n = x.shape
+    return Named(b.region(), [x], [np.empty(m, np.int64)], {"m": m, "n": n}, [x.argmax(1)], 0, 0)
+
+
+@case
+def argmax():
     x = np.round(floats(9, 65))
     x[2, 40] = np.nan
-    expected = [np.argmax(x, 1)]
-    return Named(b.region(), [x], [np.empty(9, np.int64)], {"m": 9, "n": 65}, expected, 0, 0)
+    return argmax_case(x)
 
 
 @case
 def argmax_of_a_long_row():
-    b = Builder("argmax", "m n")
-    b.output("at", b.argmax(b.input("x", "float32", "m n"), "n"))
-    x = floats(1, 80_000)
-    expected = [np.argmax(x, 1)]
-    return Named(b.region(), [x], [np.empty(1, np.int64)], {"m": 1, "n": 80_000}, expected, 0, 0)
+    return argmax_case(floats(1, 80_000))
 
 
 @case
@@ -266,9 +206,8 @@ def dropout():
     b = Builder("dropout", "m n")
     x = b.input("x", "float32", "m n")
     state = tuple(b.input(f"s{i}", "uint64", "") for i in range(3))
-    b.output(
-        "y", b.select(b.less(b.uniform(state), 0.75), x * (1 / 0.75), b.constant(0, "float32"))
-    )
+    kept = b.less(b.uniform(state), 0.75)
+    b.output("y", b.select(kept, x * (1 / 0.75), b.constant(0, "float32")))
     b.output("words", b.random_bits(state, "uint64"))
     x, words = floats(13, 29), np.array([2**63 + 5, 77, 3], np.uint64)
     kept = philox.uniform(words, x.size, np.dtype("float32")).reshape(x.shape) < 0.75
@@ -374,9 +313,8 @@ def stored_region(source, target):
 def every_float16():
     x = np.arange(2**16).astype(np.uint16).view(np.float16)
     y = np.empty(x.size, np.float32)
-    return Named(
-        stored_region("float16", "float32"), [x], [y], {"n": x.size}, [x.astype(np.float32)], 0, 0
-    )
+    region = stored_region("float16", "float32")
+    return Named(region, [x], [y], {"n": x.size}, [x.astype(np.float32)], 0, 0)
 
 
 def rounding_case(kind, target):
@@ -394,14 +332,8 @@ def rounding_case(kind, target):
     return Named(region, [x], [np.empty(x.size, target)], {"n": x.size}, [y], 0, 0)
 
 
-@case
-def rounding_to_float16():
-    return rounding_case("float16", np.float16)
-
-
-@case
-def rounding_to_bfloat16():
-    return rounding_case("bfloat16", BFLOAT)
+CASES["rounding_to_float16"] = lambda: rounding_case("float16", np.float16)
+CASES["rounding_to_bfloat16"] = lambda: rounding_case("bfloat16", BFLOAT)
 
 
 @case

@@ -16,8 +16,6 @@ import numpy as np
 from eagerflow.codegen.cuda import launch
 from eagerflow.codegen.cuda.prelude import SUPPORT
 
-__all__ = ["Array", "Cupy", "compile_for_cpu", "joined", "kernels_of", "launch_on_cpu", "prepared"]
-
 _SHIM = Path(__file__).with_name("cuda_shim.h")
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(')
 _BORDER = 64
@@ -71,8 +69,7 @@ class Cupy(types.ModuleType):
         """How many bytes beside the buffers were written."""
         changed = 0
         for memory, start, size in self.given:
-            outside = np.r_[memory[:start], memory[start + size :]]
-            changed += int((outside != 0xA5).sum())
+            changed += int((np.r_[memory[:start], memory[start + size :]] != 0xA5).sum())
         return changed
 
     def array(self, array, order):
@@ -148,19 +145,8 @@ def _start(texts, place):
         "\n".join([f'#include "{_SHIM}"', joined(texts), *entries, ""])
     )
     library = place.with_suffix(".so")
-    command = [
-        shutil.which("g++"),
-        "-std=c++17",
-        "-O0",
-        "-w",
-        "-fPIC",
-        "-shared",
-        "-ffp-contract=off",
-        "-fno-strict-aliasing",
-        "-o",
-        library,
-        place.with_suffix(".cpp"),
-    ]
+    options = "-std=c++17 -O0 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing".split()
+    command = [shutil.which("g++"), *options, "-o", library, place.with_suffix(".cpp")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return process, library
 

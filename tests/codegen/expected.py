@@ -10,8 +10,6 @@ from eagerflow.codegen.region import REDUCTIONS, Constant
 from tests.codegen.bounds import Bounded, apart, apply, exactly, finish, wide_type
 from tests.codegen.regions import memory_dtype
 
-__all__ = ["Comparison", "compare", "evaluate"]
-
 
 class Comparison(NamedTuple):
     """How many elements there were, were compared, and were compared within a thousandth."""

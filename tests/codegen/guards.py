@@ -12,18 +12,7 @@ import sys
 
 import numpy as np
 
-__all__ = ["PATTERNS", "Guarded", "Poisoned", "guard_pages_work", "layout"]
-
-PATTERNS = (
-    "contiguous",
-    "fortran",
-    "step 2",
-    "step 3",
-    "negative",
-    "broadcast",
-    "offset",
-    "column",
-)
+PATTERNS = "contiguous|fortran|step 2|step 3|negative|broadcast|offset|column".split("|")
 """How the elements of an array may lie in memory."""
 
 BORDER = 256  # bytes, twice the widest vector, on either side of a poisoned array

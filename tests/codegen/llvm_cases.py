@@ -10,21 +10,6 @@ from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.numpy import philox
 from eagerflow.dtypes import float32
 
-__all__ = [
-    "CASES",
-    "FEW",
-    "PLACES",
-    "Bound",
-    "Case",
-    "assert_close",
-    "bind",
-    "check",
-    "expected_variant",
-    "laid_out",
-    "pairs",
-    "region_of",
-]
-
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 NEAR = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-13}
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -197,8 +182,7 @@ def np_integer_columns(x, y):
 
 
 def np_booleans(x, y):
-    both = np.where(x, y, ~y)
-    return both, (x ^ y).any(-1), (x | y).all(-1)
+    return np.where(x, y, ~y), (x ^ y).any(-1), (x | y).all(-1)
 
 
 def np_boolean_columns(x, y):
@@ -223,12 +207,8 @@ def np_fma(x, y, z):
 
 
 def np_halves(half, brain, x):
-    return (
-        half.astype(np.float32),
-        brain.astype(np.float32),
-        x.astype(np.float16),
-        x.astype(bfloat16),
-    )
+    wide = half.astype(np.float32), brain.astype(np.float32)
+    return *wide, x.astype(np.float16), x.astype(bfloat16)
 
 
 # Regions: bodies take the builder, the outer axes, the dtype of the first input, and values -------
@@ -354,113 +334,76 @@ def halves(b, outer, dtype, half, brain, x):
     b.output("brain", x, "bfloat16")
 
 
+def case(kind, body, reference, dtype="float32", gather=None, **inputs):
+    """A case whose inputs have this dtype, if they do not tell their own in front."""
+    given = {name: row if len(row) == 3 else (dtype, *row) for name, row in inputs.items()}
+    return Case(kind, given, body, reference, gather or {})
+
+
+def alike(kind, names, body, reference, dtype, maker):
+    """A case whose inputs are all of one kind."""
+    return case(kind, body, reference, dtype, **dict.fromkeys(names, ("all", maker)))
+
+
+X, SCALE, EPSILON = ("all", normal), ("n", positive), ("", number(0.1))
+WORDS = {f"s{i}": ("uint64", "", number(word)) for i, word in enumerate((2**63 + 5, 17, 3))}
+
 CASES = {
-    **{
-        f"softmax {dtype}": Case("rows", {"x": (dtype, "all", normal)}, softmax, np_softmax)
-        for dtype in ("float32", "float64", "float16", "bfloat16")
-    },
-    "layer_norm": Case(
-        "rows",
-        {
-            "x": ("float32", "all", normal),
-            "scale": ("float32", "n", positive),
-            "offset": ("float32", "n", normal),
-            "epsilon": ("float32", "", number(0.1)),
-        },
-        layer_norm,
-        np_layer_norm,
+    f"softmax {dtype}": case("rows", softmax, np_softmax, dtype, x=X)
+    for dtype in ("float32", "float64", "float16", "bfloat16")
+}
+CASES |= {
+    "layer_norm": case(
+        "rows", layer_norm, np_layer_norm, x=X, scale=SCALE, offset=("n", normal), epsilon=EPSILON
     ),
-    "layer_norm_gradient": Case(
-        "columns",
-        {
-            "x": ("float32", "all", normal),
-            "g": ("float32", "all", normal),
-            "scale": ("float32", "n", positive),
-            "epsilon": ("float32", "", number(0.1)),
-        },
-        layer_norm_gradient,
-        np_layer_norm_gradient,
+    "layer_norm_gradient": case(
+        *("columns", layer_norm_gradient, np_layer_norm_gradient),
+        **{"x": X, "g": X, "scale": SCALE, "epsilon": EPSILON},
     ),
-    "extremes": Case("rows", {"x": ("float32", "all", tied)}, extremes, np_extremes),
-    "extremes float64": Case("rows", {"x": ("float64", "all", tied)}, extremes, np_extremes),
-    "cross_entropy": Case(
-        "columns",
-        {"x": ("float32", "all", normal), "label": ("int32", "outer", small)},
-        cross_entropy,
-        np_cross_entropy,
+    "extremes": case("rows", extremes, np_extremes, x=("all", tied)),
+    "extremes float64": case("rows", extremes, np_extremes, "float64", x=("all", tied)),
+    "cross_entropy": case(
+        "columns", cross_entropy, np_cross_entropy, x=X, label=("int32", "outer", small)
     ),
-    "dropout": Case(
-        "rows alone",
-        {"x": ("float32", "all", normal)}
-        | {f"s{i}": ("uint64", "", number(word)) for i, word in enumerate((2**63 + 5, 17, 3))},
-        dropout,
-        np_dropout,
+    "dropout": case("rows alone", dropout, np_dropout, x=X, **WORDS),
+}
+for _dtype in ("float32", "float64"):
+    CASES[f"adam {_dtype}"] = case(
+        *("elements", adam, np_adam, _dtype),
+        **dict.fromkeys("pgm", X),
+        v=("all", positive),
+        rate=("", number(1e-3)),
+    )
+CASES["gather"] = case(
+    *("rows alone", gather, np_gather),
+    gather={"table": "index"},
+    index=("int64", "first", small),
+    table=("table", normal),
+    x=X,
+)
+for _dtype in INTEGERS:
+    CASES[f"integers {_dtype}"] = alike("rows", "xy", integers, np_integers, _dtype, whole(_dtype))
+for _dtype in ("int8", "uint64"):
+    CASES[f"integer_columns {_dtype}"] = alike(
+        "columns", "xy", integer_columns, np_integer_columns, _dtype, whole(_dtype)
+    )
+CASES |= {
+    "booleans": alike("rows", "xy", booleans, np_booleans, "bool", flags),
+    "boolean_columns": alike("columns", "xy", boolean_columns, np_boolean_columns, "bool", flags),
+    "conversions": case(
+        *("elements", conversions, np_conversions),
+        **{"x": ("all", wild), "count": ("int32", "all", whole("int32"))},
     ),
-    **{
-        f"adam {dtype}": Case(
-            "elements",
-            {
-                **dict.fromkeys("pgm", (dtype, "all", normal)),
-                "v": (dtype, "all", positive),
-                "rate": (dtype, "", number(1e-3)),
-            },
-            adam,
-            np_adam,
-        )
-        for dtype in ("float32", "float64")
-    },
-    "gather": Case(
-        "rows alone",
-        {
-            "index": ("int64", "first", small),
-            "table": ("float32", "table", normal),
-            "x": ("float32", "all", normal),
-        },
-        gather,
-        np_gather,
-        {"table": "index"},
-    ),
-    **{
-        f"integers {dtype}": Case(
-            "rows", {k: (dtype, "all", whole(dtype)) for k in "xy"}, integers, np_integers
-        )
-        for dtype in INTEGERS
-    },
-    **{
-        f"integer_columns {dtype}": Case(
-            "columns",
-            {k: (dtype, "all", whole(dtype)) for k in "xy"},
-            integer_columns,
-            np_integer_columns,
-        )
-        for dtype in ("int8", "uint64")
-    },
-    "booleans": Case("rows", dict.fromkeys("xy", ("bool", "all", flags)), booleans, np_booleans),
-    "boolean_columns": Case(
-        "columns", dict.fromkeys("xy", ("bool", "all", flags)), boolean_columns, np_boolean_columns
-    ),
-    "conversions": Case(
-        "elements",
-        {"x": ("float32", "all", wild), "count": ("int32", "all", whole("int32"))},
-        conversions,
-        np_conversions,
-    ),
-    **{
-        f"rounding {dtype}": Case(
-            "elements", dict.fromkeys("xy", (dtype, "all", wild)), rounding, np_rounding
-        )
-        for dtype in ("float32", "float64")
-    },
-    "fma": Case("elements", dict.fromkeys("xyz", ("float32", "all", normal)), fma, np_fma),
-    "halves": Case(
-        "elements",
-        {
-            "half": ("float16", "all", patterns),
-            "brain": ("bfloat16", "all", patterns),
-            "x": ("float32", "all", any_bits),
-        },
-        halves,
-        np_halves,
+}
+for _dtype in ("float32", "float64"):
+    CASES[f"rounding {_dtype}"] = alike("elements", "xy", rounding, np_rounding, _dtype, wild)
+CASES |= {
+    "fma": alike("elements", "xyz", fma, np_fma, "float32", normal),
+    "halves": case(
+        *("elements", halves, np_halves),
+        half=("float16", "all", patterns),
+        brain=("bfloat16", "all", patterns),
+        x=("all", any_bits),
     ),
 }
 
@@ -561,14 +504,8 @@ def region_of(name, outer="m"):
 
 def _axes(outer):
     first = outer.split()[0]
-    return {
-        "all": f"{outer} n",
-        "outer": outer,
-        "first": first,
-        "table": f"{first} n",
-        "n": "n",
-        "": "",
-    }
+    own = {"n": "n", "": ""}
+    return own | {"all": f"{outer} n", "outer": outer, "first": first, "table": f"{first} n"}
 
 
 def bind(name, shape, how="unit", seed=0):

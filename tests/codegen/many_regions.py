@@ -9,8 +9,6 @@ from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.llvm import launch
 
-__all__ = ["check", "growth", "region", "resident", "together"]
-
 X = np.linspace(-3, 3, 40 * 33, dtype="float32").reshape(40, 33)
 LARGE = np.linspace(-3, 3, 3_000 * 101, dtype="float32").reshape(3_000, 101)
 
@@ -71,8 +69,7 @@ def growth(warm, rounds, leak=0):
         if number == warm:
             gc.collect()
             before = resident()
-        found = region(number)
-        check(number, found=found)
+        check(number, found=region(number))
         kept.append(b"x" * leak)
         launch.clear()
     gc.collect()

@@ -71,13 +71,6 @@ def _lgamma(x):
 NAMES = {
     "round": np.rint,
     "select": np.where,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "atan2": np.arctan2,
     "sigmoid": _sigmoid,
     "erf": scipy.special.erf,
     "erfc": scipy.special.erfc,
@@ -89,14 +82,8 @@ NAMES = {
     "bitwise_left_shift": lambda x, n: _shift(x, n, True),
     "bitwise_right_shift": lambda x, n: _shift(x, n, False),
 }
-REDUCTIONS = {
-    "sum": np.sum,
-    "product": np.prod,
-    "max": np.max,
-    "min": np.min,
-    "any": np.any,
-    "all": np.all,
-}
+REDUCTIONS = {"sum": np.sum, "product": np.prod, "max": np.max, "min": np.min}
+REDUCTIONS |= {"any": np.any, "all": np.all}
 
 
 class _Evaluation:

@@ -178,9 +178,8 @@ def test_ulps_of_known_errors():
     wanted = np.array([1.0, 0.0, 2.0**128, -0.0])
     np.testing.assert_array_equal(ulps(got, wanted), [1, 1, 0, np.inf])
     wide = np.array([1.0, 0.0, 2.0**-1074], np.float64)
-    np.testing.assert_array_equal(
-        ulps(wide, np.array([1 - 2.0**-53, 0, 2.0**-1073], LONG)), [1, 0, 1]
-    )
+    near = np.array([1 - 2.0**-53, 0, 2.0**-1073], LONG)
+    np.testing.assert_array_equal(ulps(wide, near), [1, 0, 1])
 
 
 # Two arguments ------------------------------------------------------------------------------------
@@ -235,22 +234,8 @@ def test_many_random_pairs(name, measured):
             check(measured, name, "float32", float(error[at]), (x[at], y[at]))
 
 
-CORNERS = [
-    0.0,
-    0.5,
-    1.0,
-    1.5,
-    2.0,
-    3.0,
-    4.0,
-    5.0,
-    1e30,
-    2.0**24 + 2,
-    2.0**25,
-    1e-30,
-    1e-45,
-    math.inf,
-]
+CORNERS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 1e30, 2.0**24 + 2, 2.0**25, 1e-30, 1e-45]
+CORNERS.append(math.inf)
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -282,18 +267,8 @@ def _pow(x, y):
 
 # Exact functions ----------------------------------------------------------------------------------
 
-EXACT = {
-    "floor_divide": np.floor_divide,
-    "remainder": np.remainder,
-    "nextafter": np.nextafter,
-    "fmod": np.fmod,
-    "isfinite": np.isfinite,
-    "isinf": np.isinf,
-    "isnan": np.isnan,
-    "sign": np.sign,
-    "signbit": np.signbit,
-    "square": np.square,
-}
+NAMES = "floor_divide remainder nextafter fmod isfinite isinf isnan sign signbit square".split()
+EXACT = {name: getattr(np, name) for name in NAMES}
 TESTS = ("isfinite", "isinf", "isnan", "signbit")
 
 

@@ -16,9 +16,8 @@ from eagerflow.runtime import machine_code
 ROOT = Path(__file__).parents[2]
 needs_llvm = pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="no /proc on this system"
-)
+has_proc = Path("/proc/self/status").exists()
+needs_proc = pytest.mark.skipif(not has_proc, reason="no /proc on this system")
 PRELUDE = """
 import numpy as np
 import eagerflow as ef
@@ -418,9 +417,8 @@ def arguments():
 
 def compute(region, given, way):
     inputs = [given[name] for name in ("x", "row", "index", "table")]
-    kernel.compute(
-        region, inputs, [given["y"], given["sums"], given.get("out", given["x"])], {}, way
-    )
+    outputs = [given["y"], given["sums"], given.get("out", given["x"])]
+    kernel.compute(region, inputs, outputs, {}, way)
 
 
 def read_only(array):
@@ -448,6 +446,10 @@ def overlapping(a):
     return {"x": first, "out": second}
 
 
+def spread(a):
+    return {"y": np.lib.stride_tricks.as_strided(a["y"], (6, 5), (0, 4))}
+
+
 WRONG = {
     "another dtype": (DTypeError, "x has dtype float64", lambda a: {"x": a["x"].astype("f8")}),
     "another dtype of an output": (DTypeError, "y has", lambda a: {"y": a["y"].astype("f8")}),
@@ -459,29 +461,13 @@ WRONG = {
     "another size of an output": (ShapeError, "y has shape", lambda a: {"y": a["y"][:5]}),
     "a size of 1 is not spread": (ShapeError, "axis m", lambda a: {"row": a["row"][:1]}),
     "an output on an input": (ArgumentError, "y shares memory", lambda a: {"y": a["x"]}),
-    "an output on a part of an input": (
-        ArgumentError,
-        "sums shares memory",
-        lambda a: {"sums": a["x"][2]},
-    ),
-    "two outputs in one place": (
-        ArgumentError,
-        "sums shares memory with y",
-        lambda a: {"sums": a["y"][2]},
-    ),
+    "an output on an input's part": (ArgumentError, "sums shares", lambda a: {"sums": a["x"][2]}),
+    "two outputs": (ArgumentError, "sums shares memory with y", lambda a: {"sums": a["y"][2]}),
     "in place of another part": (ArgumentError, "x shares memory with x", overlapping),
-    "in place, turned round": (
-        ArgumentError,
-        "x shares memory with x",
-        lambda a: {"out": a["x"][::-1]},
-    ),
+    "in place, turned": (ArgumentError, "x shares memory with x", lambda a: {"out": a["x"][::-1]}),
     "read-only": (ArgumentError, "y cannot be written", lambda a: {"y": read_only(a["y"])}),
     "read-only in place": (ArgumentError, "x cannot be", lambda a: {"x": read_only(a["x"])}),
-    "a spread output": (
-        ArgumentError,
-        "several elements in one place",
-        lambda a: {"y": np.lib.stride_tricks.as_strided(a["y"], (6, 5), (0, 4))},
-    ),
+    "a spread output": (ArgumentError, "several elements in one place", spread),
     "rows beyond the last": (IndexRangeError, "4 rows", lambda a: {"index": a["index"] + 1}),
     "rows before the first": (IndexRangeError, "from -1", lambda a: {"index": a["index"] - 1}),
     "rows of no table": (IndexRangeError, "0 rows", lambda a: {"table": a["table"][:0]}),

@@ -36,8 +36,7 @@ class Rows:
         self.epoch, self.at = state["epoch"], state["at"]
 
     def take(self):
-        order = np.random.default_rng(self.epoch).permutation(len(X))
-        rows = order[self.at : self.at + 8]
+        rows = np.random.default_rng(self.epoch).permutation(len(X))[self.at : self.at + 8]
         self.at += 8
         if self.at >= len(X):
             self.epoch, self.at = self.epoch + 1, 0

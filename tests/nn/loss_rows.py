@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -188,18 +188,33 @@ def smoothed(y, amount):
     return y * (1 - amount) + amount / y.shape[-1]
 
 
+def generalized(y, p, q):
+    return (1 - p[range(BATCH), y] ** q) / q
+
+
+def ignored(y, p, label):
+    return np.where(y == label, 0, sparse(y, p))
+
+
+LOGITS_GIVEN = {"from_logits": True}
+SMOOTH = {"from_logits": True, "label_smoothing": 0.1}
+SHARES = {"alpha": [1.0, 2.0, 3.0, 4.0], "gamma": 1.0}
+BALANCED = {"apply_class_balancing": True, "alpha": 0.3, "gamma": 1.5}
+AROUND = {"gamma": 10.0, "margin": 0.2, "remove_diagonal": False}
+classes = partial(row, "SparseCategoricalCrossentropy")
+one_hot = partial(row, "CategoricalCrossentropy")
+binary_focal = partial(row, "BinaryFocalCrossentropy")
+
 ROWS = [
     row("MeanSquaredError", "floats", lambda y, p: ((y - p) ** 2).mean(-1)),
     row("MeanSquaredError", "columns", lambda y, p: ((y[:, None] - p) ** 2).mean(-1)),
     row("MeanAbsoluteError", "floats", lambda y, p: abs(y - p).mean(-1)),
     row(
-        "MeanAbsolutePercentageError",
-        "floats",
+        *("MeanAbsolutePercentageError", "floats"),
         lambda y, p: 100 * (abs(y - p) / np.maximum(abs(y), EPSILON)).mean(-1),
     ),
     row(
-        "MeanSquaredLogarithmicError",
-        "positive",
+        *("MeanSquaredLogarithmicError", "positive"),
         lambda y, p: ((np.log1p(p) - np.log1p(y)) ** 2).mean(-1),
     ),
     row("Huber", "floats", lambda y, p: huber(y, p, 1.0)),
@@ -210,81 +225,34 @@ ROWS = [
     row("BinaryCrossentropy", "bits", lambda y, p: binary(y, p).mean(-1)),
     row("BinaryCrossentropy", "bits", lambda y, p: binary(y, p).mean(0), axis=0),
     row(
-        "BinaryCrossentropy",
-        "bit logits",
+        *("BinaryCrossentropy", "bit logits"),
         lambda y, x: binary_logits(0.8 * y + 0.1, x).mean(-1),
-        from_logits=True,
-        label_smoothing=0.2,
+        **{"from_logits": True, "label_smoothing": 0.2},
     ),
-    row("BinaryFocalCrossentropy", "bits", focal),
-    row(
-        "BinaryFocalCrossentropy",
-        "bit logits",
-        lambda y, x: focal(y, sigmoid(x), 0.3, 1.5),
-        from_logits=True,
-        apply_class_balancing=True,
-        alpha=0.3,
-        gamma=1.5,
+    binary_focal("bits", focal),
+    binary_focal(
+        *("bit logits", lambda y, x: focal(y, sigmoid(x), 0.3, 1.5)), **LOGITS_GIVEN, **BALANCED
     ),
-    row(
-        "BinaryFocalCrossentropy",
-        "bits",
-        lambda y, p: focal(0.9 * y + 0.05, p),
-        label_smoothing=0.1,
-    ),
-    row("CategoricalCrossentropy", "one hot", categorical),
-    row(
-        "CategoricalCrossentropy",
-        "one hot logits",
-        lambda y, x: categorical(smoothed(y, 0.1), softmax(x)),
-        from_logits=True,
-        label_smoothing=0.1,
-    ),
-    row(
-        "CategoricalCrossentropy",
-        "one hot maps",
-        lambda y, x: categorical(y, softmax(x, 2), 2),
-        from_logits=True,
-        axis=2,
+    binary_focal("bits", lambda y, p: focal(0.9 * y + 0.05, p), label_smoothing=0.1),
+    one_hot("one hot", categorical),
+    one_hot("one hot logits", lambda y, x: categorical(smoothed(y, 0.1), softmax(x)), **SMOOTH),
+    one_hot(
+        *("one hot maps", lambda y, x: categorical(y, softmax(x, 2), 2)), **LOGITS_GIVEN, axis=2
     ),
     row("CategoricalFocalCrossentropy", "one hot", categorical_focal),
     row(
-        "CategoricalFocalCrossentropy",
-        "one hot logits",
+        *("CategoricalFocalCrossentropy", "one hot logits"),
         lambda y, x: categorical_focal(smoothed(y, 0.1), softmax(x), np.array([1, 2, 3, 4]), 1.0),
-        from_logits=True,
-        label_smoothing=0.1,
-        alpha=[1.0, 2.0, 3.0, 4.0],
-        gamma=1.0,
+        **SMOOTH,
+        **SHARES,
     ),
-    row("SparseCategoricalCrossentropy", "classes", sparse),
-    row("SparseCategoricalCrossentropy", "class columns", lambda y, p: sparse(y[:, 0], p)),
-    row(
-        "SparseCategoricalCrossentropy",
-        "class logits",
-        lambda y, x: sparse(y, softmax(x)),
-        from_logits=True,
-    ),
-    row("SparseCategoricalCrossentropy", "maps", sparse),
-    row(
-        "SparseCategoricalCrossentropy",
-        "maps",
-        lambda y, p: np.where(y == 1, 0, sparse(y, p)),
-        ignore_class=1,
-    ),
-    row(
-        "SparseCategoricalCrossentropy",
-        "map logits",
-        lambda y, x: np.where(y == 3, 0, sparse(y, softmax(x))),
-        ignore_class=3,
-        from_logits=True,
-    ),
-    row(
-        "CategoricalGeneralizedCrossEntropy",
-        "classes",
-        lambda y, p: (1 - p[range(BATCH), y] ** 0.3) / 0.3,
-        q=0.3,
-    ),
+    classes("classes", sparse),
+    classes("class columns", lambda y, p: sparse(y[:, 0], p)),
+    classes("class logits", lambda y, x: sparse(y, softmax(x)), **LOGITS_GIVEN),
+    classes("maps", sparse),
+    classes("maps", lambda y, p: ignored(y, p, 1), ignore_class=1),
+    classes("map logits", lambda y, x: ignored(y, softmax(x), 3), ignore_class=3, from_logits=True),
+    row("CategoricalGeneralizedCrossEntropy", "classes", partial(generalized, q=0.3), q=0.3),
     row("KLDivergence", "one hot", kullback),
     row("Poisson", "counts", lambda y, p: (p - y * np.log(p + EPSILON)).mean(-1)),
     row("Hinge", "signs", lambda y, p: np.maximum(1 - y * p, 0).mean(-1)),
@@ -299,12 +267,5 @@ ROWS = [
     row("Tversky", "bits", lambda y, p: tversky(y, p, 0.7, 0.2, 1), alpha=0.7, beta=0.2, axis=1),
     row("CTC", "words", ctc),
     row("Circle", "embeddings", circle),
-    row(
-        "Circle",
-        "embeddings",
-        lambda y, p: circle(y, p, 10.0, 0.2, True),
-        gamma=10.0,
-        margin=0.2,
-        remove_diagonal=False,
-    ),
+    row("Circle", "embeddings", lambda y, p: circle(y, p, 10.0, 0.2, True), **AROUND),
 ]

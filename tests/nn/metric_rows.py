@@ -70,9 +70,8 @@ class Row:
         """Of examples; whole numbers for metrics that count in integers."""
         whole = np.random.default_rng(3).integers(0, 4, BATCH)
         if "IoU" in self.cls:
-            return np.repeat(whole, self.arrays[1].reshape(BATCH, -1).shape[1]).reshape(BATCH, -1)[
-                :, : 4 if self.cls == "BinaryIoU" else 5
-            ]
+            each = np.repeat(whole, self.arrays[1].reshape(BATCH, -1).shape[1]).reshape(BATCH, -1)
+            return each[:, : 4 if self.cls == "BinaryIoU" else 5]
         return (whole / 2).astype("float32")
 
     def batches(self, weighted=False):
@@ -159,11 +158,8 @@ def f_score(average=None, beta=1.0, threshold=None):
             counts.append(t[0] + t[3])
             total += t
         if average == "micro":
-            return (
-                (1 + beta**2)
-                * total[0]
-                / ((1 + beta**2) * total[0] + beta**2 * total[3] + total[1])
-            )
+            right = (1 + beta**2) * total[0]
+            return right / (right + beta**2 * total[3] + total[1])
         if average == "weighted":
             return np.average(each, weights=counts)
         return np.array(each) if average is None else np.mean(each)
@@ -220,20 +216,23 @@ def cross(y, p):
     return -np.log(p[np.arange(len(y)), y.astype(int)])
 
 
+def rms(y, p, w):
+    return np.sqrt(mean(lambda y, p: (y - p) ** 2)(y, p, w))
+
+
+def logarithmic(y, p):
+    return (np.log1p(y) - np.log1p(p)) ** 2
+
+
+BY_VARIANCE = "variance_weighted_average"
+ONE_OF_THREE = {"num_classes": 3, "target_class_ids": [1]}
+
 ROWS = [
     row("MeanSquaredError", "floats", mean(lambda y, p: (y - p) ** 2)),
     row("MeanAbsoluteError", "floats", mean(lambda y, p: abs(y - p))),
     row("MeanAbsolutePercentageError", "floats", mean(lambda y, p: 100 * abs((y - p) / y))),
-    row(
-        "MeanSquaredLogarithmicError",
-        "positive",
-        mean(lambda y, p: (np.log1p(y) - np.log1p(p)) ** 2),
-    ),
-    row(
-        "RootMeanSquaredError",
-        "floats",
-        lambda y, p, w: np.sqrt(mean(lambda y, p: (y - p) ** 2)(y, p, w)),
-    ),
+    row("MeanSquaredLogarithmicError", "positive", mean(logarithmic)),
+    row("RootMeanSquaredError", "floats", rms),
     row("LogCoshError", "floats", mean(lambda y, p: np.log(np.cosh(y - p)))),
     row("CosineSimilarity", "floats", mean(cosine)),
     row(
@@ -244,12 +243,7 @@ ROWS = [
     row("ConcordanceCorrelation", "floats", mean(concordance)),
     row("R2Score", "floats", r2()),
     row("R2Score", "columns", r2()),
-    row(
-        "R2Score",
-        "floats",
-        r2("variance_weighted_average"),
-        class_aggregation="variance_weighted_average",
-    ),
+    row("R2Score", "floats", r2(BY_VARIANCE), class_aggregation=BY_VARIANCE),
     row("R2Score", "floats", r2(None), class_aggregation=None),
     row("R2Score", "floats", r2(regressors=3), num_regressors=3),
     row("R2Score", "columns", r2(), num_regressors=200),
@@ -326,13 +320,7 @@ ROWS = [
     row(
         "BinaryIoU", "binary maps", iou(2, (1,), threshold=0.3), target_class_ids=[1], threshold=0.3
     ),
-    row(
-        "OneHotIoU",
-        "one hot maps",
-        iou(3, (1,), one_hot=(True, True)),
-        num_classes=3,
-        target_class_ids=[1],
-    ),
+    row("OneHotIoU", "one hot maps", iou(3, (1,), one_hot=(True, True)), **ONE_OF_THREE),
     row("OneHotIoU", "mixed maps", num_classes=3, target_class_ids=[1, 2], sparse_y_pred=True),
     row("OneHotMeanIoU", "one hot maps", iou(3, one_hot=(True, True)), num_classes=3),
 ]

@@ -13,8 +13,7 @@ by_row = pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 
 
 def made(row):
-    layer = row.make(ef.nn)
-    return layer, [ef.tensor(a) for a in row.arrays()]
+    return row.make(ef.nn), [ef.tensor(a) for a in row.arrays()]
 
 
 def run(row, layer, inputs, **more):
@@ -75,6 +74,7 @@ def test_saved_and_loaded(row, tmp_path):
     model.save(tmp_path / "model.ef")
     again = ef.nn.load_model(tmp_path / "model.ef")
     agree(again(inputs, training=False), model(inputs, training=False), 0.0)
+    assert [w.name for w in again.weights] == [w.name for w in model.weights]
     ef.random.seed(3)  # layers with generators of their own go on as these stood
     right = model(inputs, training=True)
     ef.random.seed(3)
@@ -118,8 +118,7 @@ def test_configuration(row):
     """It can be written as JSON, and a layer made from it is like the first."""
     layer, inputs = made(row)
     right = run(row, layer, inputs, training=False)
-    config = json.loads(json.dumps(layer.get_config()))
-    again = type(layer).from_config(config)
+    again = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
     run(row, again, inputs, training=False)
     again.set_weights(layer.get_weights())
     agree(run(row, again, inputs, training=False), right, row.tolerance)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -27,9 +28,8 @@ def values(batches):
 
 def helpers():
     """Threads and processes that work for loaders."""
-    return [t for t in threading.enumerate() if t.daemon and "serve" in t.name], (
-        multiprocessing.active_children()
-    )
+    threads = [t for t in threading.enumerate() if t.daemon and "serve" in t.name]
+    return threads, multiprocessing.active_children()
 
 
 @pytest.fixture(autouse=True)
@@ -204,9 +204,8 @@ def test_it_is_given_to_fit_evaluate_and_predict():
     assert history.history["loss"][-1] < history.history["loss"][0]
     assert history.params["steps"] == 3
     assert model.evaluate(loader, verbose=0) == pytest.approx(model.evaluate(X, y, verbose=0))
-    np.testing.assert_allclose(
-        model.predict(ef.nn.Loader(X, 8)), model.predict(X, batch_size=8), rtol=1e-6
-    )
+    found, wanted = model.predict(ef.nn.Loader(X, 8)), model.predict(X, batch_size=8)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 # Errors -------------------------------------------------------------------------------------------
@@ -412,12 +411,9 @@ def test_a_fork_while_batches_are_prepared(workers):
 
 
 def test_loaders_in_several_threads():
-    loader, found = ef.nn.Loader((X, Y), 3, workers=2), []
-    threads = [threading.Thread(target=lambda: found.append(values(loader))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    loader = ef.nn.Loader((X, Y), 3, workers=2)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(values, [loader] * 4))
     assert found == [found[0]] * 4
 
 

@@ -31,10 +31,8 @@ def images(side, channels=3):
 
 CLASSES = np.array([0, 1, 2, 3])
 WORDS = RNG.integers(1, 12, (4, 7))
-TABLE = {
-    "categories": RNG.integers(0, 3, (4, 2)),
-    "numbers": RNG.normal(size=(4, 2)).astype("float32"),
-}
+TABLE = {"categories": RNG.integers(0, 3, (4, 2))}
+TABLE["numbers"] = RNG.normal(size=(4, 2)).astype("float32")
 
 
 def classifier_of_bert(**options):
@@ -179,9 +177,8 @@ def test_one_graph_takes_batches_of_any_size(row):
     graph = ef.capture.trace(lambda x: model(x, training=False), free)
     for count in (1, 3):
         part = tree.map_leaves(lambda t, n=count: t[:n], x)
-        np.testing.assert_allclose(
-            np.asarray(graph(part)), np.asarray(model(part)), rtol=1e-4, atol=1e-5
-        )
+        found, wanted = np.asarray(graph(part)), np.asarray(model(part))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 # Sizes -----------------------------------------------------------------------------------------
@@ -325,9 +322,8 @@ def drawn(shape):
 
 
 def normal(x, gamma, beta, epsilon):
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(
-        x.var(-1, keepdims=True) + epsilon
-    ) * gamma + beta
+    spread = np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    return (x - x.mean(-1, keepdims=True)) / spread * gamma + beta
 
 
 def attended(x, w, seen):

@@ -108,13 +108,6 @@ def test_padded_sequences_are_like_shorter_ones(cls):
 
 
 def test_masks_travel_with_sequences():
-    class Marked(ef.nn.Layer):
-        def call(self, inputs):
-            return inputs
-
-        def compute_mask(self, inputs, previous_mask):
-            return previous_mask
-
     from eagerflow.nn.masks import mask_of, set_mask
 
     x, mask = X + 0.0, ef.tensor(RNG.random((3, 6)) < 0.5)
@@ -153,8 +146,7 @@ def test_cell_of_a_user():
     both = ef.nn.Bidirectional(ef.nn.RNN(Decay(2)))
     assert both(X).shape == (3, 4)
     assert len(both.weights) == 2
-    stacked = ef.nn.RNN([ef.nn.LSTMCell(3), Decay(2)])
-    assert stacked(X).shape == (3, 2)
+    assert ef.nn.RNN([ef.nn.LSTMCell(3), Decay(2)])(X).shape == (3, 2)
 
 
 def test_cell_that_is_no_layer():
@@ -169,8 +161,7 @@ def test_cell_that_is_no_layer():
 
 def test_cells_by_hand_are_the_layer():
     cell = ef.nn.LSTMCell(2)
-    layer = ef.nn.RNN(cell, return_state=True)
-    found = layer(X)
+    found = ef.nn.RNN(cell, return_state=True)(X)
     states = cell.get_initial_state(3)
     for t in range(6):
         y, states = cell(X[:, t], states)
@@ -264,8 +255,7 @@ def test_both_ways_share_nothing_with_the_layer():
     both(X)
     assert [p.name for p in both.sublayers] == ["forward_memory", "backward_memory"]
     assert len(both.weights) == 6
-    again = ef.nn.Bidirectional(inner, weights=both.get_weights())
-    close(again(X), both(X))
+    close(ef.nn.Bidirectional(inner, weights=both.get_weights())(X), both(X))
     assert both.get_config()["weights"] is None
 
 
@@ -277,8 +267,7 @@ def test_wrapper_counts_the_weights_of_its_layer():
 
 def test_steps_with_a_state_come_one_after_the_other():
     inner = ef.nn.BatchNormalization()
-    layer = ef.nn.TimeDistributed(inner)
-    layer(X, training=True)
+    ef.nn.TimeDistributed(inner)(X, training=True)
     alone = ef.nn.BatchNormalization()
     for t in range(6):
         alone(X[:, t], training=True)

@@ -49,8 +49,7 @@ def test_all_comes_back(system, monkeypatch):
         monkeypatch.delattr(os, "memfd_create", raising=False)
     transport = Transport()
     for thing in things():
-        packed = transport.pack(thing)
-        same(transport.unpack(packed), thing)
+        same(transport.unpack(transport.pack(thing)), thing)
     large = len(transport.pack(np.zeros(100 * LARGE)))
     assert (large < LARGE) == hasattr(os, "memfd_create")
 

@@ -1,30 +1,15 @@
 """Models of one node: run here through the importer, and by ONNX Runtime."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 import eagerflow as ef
 
-Array = Any
-
 
 def model_of(
-    operator: str,
-    inputs: Sequence[Array | None],
-    attributes: Mapping[str, Any] | None = None,
-    *,
-    outputs: int = 1,
-    opset: int = 22,
-    domain: str = "",
-    constants: Sequence[int] = (),
-    free: Mapping[int, Sequence[int]] | None = None,
-) -> Any:
+    operator, inputs, attributes=None, *, outputs=1, opset=22, domain="", constants=(), free=None
+):
     """The model of one node.
 
     ``inputs`` are arrays, or None where they are left out; those at ``constants`` are stored in
@@ -38,7 +23,7 @@ def model_of(
         if i in constants:
             stored.append(numpy_helper.from_array(np.asarray(x), names[i]))
             continue
-        shape: list[Any] = list(np.shape(x))
+        shape = list(np.shape(x))
         for axis in (free or {}).get(i, ()):
             shape[axis] = f"n{axis}"
         kind = helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype)
@@ -58,12 +43,12 @@ def model_of(
     return model
 
 
-def _feeds(model: Any, inputs: Sequence[Array | None]) -> dict[str, Array]:
+def _feeds(model, inputs):
     wanted = {i.name for i in model.graph.input}
     return {f"x{i}": np.asarray(x) for i, x in enumerate(inputs) if f"x{i}" in wanted}
 
 
-def ours(operator: str, inputs: Sequence[Array | None], *args: Any, **options: Any) -> list[Array]:
+def ours(operator, inputs, *args, **options):
     """The outputs of the node, imported and run in a session."""
     model = model_of(operator, inputs, *args, **options)
     graph = ef.capture.import_onnx(model.SerializeToString())
@@ -72,9 +57,7 @@ def ours(operator: str, inputs: Sequence[Array | None], *args: Any, **options: A
         return [y.numpy() for y in session.run(names, _feeds(model, inputs))]
 
 
-def theirs(
-    operator: str, inputs: Sequence[Array | None], *args: Any, **options: Any
-) -> list[Array]:
+def theirs(operator, inputs, *args, **options):
     """The outputs of the node by ONNX Runtime, without optimizations."""
     import onnxruntime
 
@@ -89,14 +72,7 @@ def theirs(
     return session.run(None, _feeds(model, inputs))
 
 
-def check(
-    operator: str,
-    inputs: Sequence[Array | None],
-    *args: Any,
-    rtol: float = 1e-4,
-    atol: float = 1e-5,
-    **options: Any,
-) -> None:
+def check(operator, inputs, *args, rtol=1e-4, atol=1e-5, **options):
     """Both give the same dtypes, shapes and, within the tolerance, values."""
     found = ours(operator, inputs, *args, **options)
     for ours_, theirs_ in zip(found, theirs(operator, inputs, *args, **options), strict=True):
@@ -105,6 +81,6 @@ def check(
         np.testing.assert_allclose(ours_, theirs_, rtol=rtol, atol=atol)
 
 
-def normal(*shape: int, dtype: Any = "float32", seed: int = 0) -> Array:
+def normal(*shape, dtype="float32", seed=0):
     """Normal numbers that depend on the shape and the seed alone."""
     return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(dtype)

@@ -1,9 +1,5 @@
 """Normalization, attention and losses of imported models against ONNX Runtime."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,36 +15,23 @@ fuzzed = settings(max_examples=25, deadline=None)
 # Normalization -----------------------------------------------------------------------------------
 
 
-def test_batch_normalization() -> None:
+def test_batch_normalization():
     x, channels = normal(2, 3, 4, 5), [normal(3, seed=i) for i in range(3)]
     inputs = [x, *channels, np.abs(normal(3, seed=4))]
     for opset in (7, 9, 14, 15):
         check("BatchNormalization", inputs, {"epsilon": 1e-3}, opset=opset, free={0: (0, 2)})
 
 
-def test_batch_normalization_in_training() -> None:
-    x, inputs = normal(4, 3, 5), [normal(3, seed=i) for i in range(3)]
-    inputs.append(np.abs(normal(3, seed=4)))
-    attributes = {"training_mode": 1, "momentum": 0.8}
-    y, mean, variance = ours("BatchNormalization", [x, *inputs], attributes, outputs=3, opset=15)
-    found, spread = x.mean((0, 2)), x.var((0, 2))
-    np.testing.assert_allclose(mean, 0.8 * inputs[2] + 0.2 * found, rtol=1e-5)
-    np.testing.assert_allclose(variance, 0.8 * inputs[3] + 0.2 * spread, rtol=1e-5)
-    scaled = (x - found[:, None]) / np.sqrt(spread + 1e-5)[:, None]
-    wanted = scaled * inputs[0][:, None] + inputs[1][:, None]
-    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("axis", [-1, 1, 2, -3])
 @pytest.mark.parametrize("biased", [False, True])
-def test_layer_normalization(axis: int, biased: bool) -> None:
+def test_layer_normalization(axis, biased):
     x = normal(2, 3, 4, 5)
     shape = x.shape[axis % 4 :]
     inputs = [x, normal(*shape), normal(*shape, seed=1) if biased else None]
     check("LayerNormalization", inputs, {"axis": axis}, outputs=3)
 
 
-def test_layer_normalization_with_one_scale_for_all() -> None:
+def test_layer_normalization_with_one_scale_for_all():
     x = normal(2, 3, 4)
     inputs = [x, normal(1), normal(4)]
     (y,) = ours("LayerNormalization", inputs, {"axis": 1})
@@ -57,19 +40,15 @@ def test_layer_normalization_with_one_scale_for_all() -> None:
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_other_normalizations() -> None:
+def test_normalizations_of_symbolic_sizes():
     x = normal(2, 6, 4, 5)
     check("InstanceNormalization", [x, normal(6), normal(6, seed=1)], free={0: (0,)})
     check("LRN", [x], {"size": 5, "alpha": 0.1, "beta": 0.6, "bias": 2.0}, free={0: (0, 2)})
     check("LRN", [x], {"size": 3}, free={0: (0, 2)})
-    check("LpNormalization", [x], {"p": 1, "axis": 1})
-    check("LpNormalization", [x], {"p": 2, "axis": -1})
-    check("MeanVarianceNormalization", [x])
-    check("RMSNormalization", [x, normal(5)], {"axis": -1}, opset=23)
 
 
 @pytest.mark.parametrize("opset", [18, 21])
-def test_group_normalization(opset: int) -> None:
+def test_group_normalization(opset):
     x = normal(2, 6, 4, 5)
     count = 3 if opset == 18 else 6
     scale, bias = normal(count), normal(count, seed=1)
@@ -86,12 +65,12 @@ def test_group_normalization(opset: int) -> None:
 
 
 @st.composite
-def attentions(draw: Any) -> tuple[list[Any], dict[str, Any], int]:
+def attentions(draw):
     """Inputs and attributes of Attention, and how many outputs are looked at."""
     batch, length, keys, width = 2, draw(st.integers(1, 4)), draw(st.integers(4, 6)), 8
     shared = draw(st.sampled_from((1, 2, 4)))
     flat = draw(st.booleans())
-    attributes: dict[str, Any] = {"is_causal": draw(st.sampled_from((0, 1)))}
+    attributes = {"is_causal": draw(st.sampled_from((0, 1)))}
     if flat:
         q, k = normal(batch, length, 4 * width), normal(batch, keys, 4 // shared * width)
         v = normal(batch, keys, 4 // shared * 6)
@@ -100,7 +79,7 @@ def attentions(draw: Any) -> tuple[list[Any], dict[str, Any], int]:
         q, k = normal(batch, 4, length, width), normal(batch, 4 // shared, keys, width)
         v = normal(batch, 4 // shared, keys, 6)
     past = draw(st.sampled_from((0, 0, 3)))
-    inputs: list[Any] = [q, k, v, None]
+    inputs = [q, k, v, None]
     kind = draw(st.sampled_from(("none", "bool", "float", "heads")))
     if kind == "bool":
         inputs[3] = normal(length, keys + past) > -1
@@ -117,7 +96,7 @@ def attentions(draw: Any) -> tuple[list[Any], dict[str, Any], int]:
 
 @fuzzed
 @given(attentions())
-def test_attention(node: tuple[list[Any], dict[str, Any], int]) -> None:
+def test_attention(node):
     inputs, attributes, outputs = node
     found = ours("Attention", inputs, attributes, outputs=outputs, opset=24)
     np.testing.assert_allclose(found[0], _attention(inputs, attributes), rtol=1e-4, atol=1e-5)
@@ -125,11 +104,11 @@ def test_attention(node: tuple[list[Any], dict[str, Any], int]) -> None:
         assert found[1].shape[2] == found[2].shape[2] == inputs[4].shape[2] + _keys(inputs)
 
 
-def _keys(inputs: list[Any]) -> int:
+def _keys(inputs):
     return int(inputs[1].shape[-2])
 
 
-def _attention(inputs: list[Any], attributes: dict[str, Any]) -> Any:
+def _attention(inputs, attributes):
     """One query after another, in float64."""
     q, k, v = (t.astype("float64") for t in inputs[:3])
     flat = q.ndim == 3
@@ -163,7 +142,7 @@ def _attention(inputs: list[Any], attributes: dict[str, Any]) -> Any:
     return y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], -1) if flat else y
 
 
-def test_attention_of_symbolic_lengths() -> None:
+def test_attention_of_symbolic_lengths():
     inputs = [normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 4)]
     attributes = {"is_causal": 1}
     free = {0: (0, 2), 1: (0,), 2: (0,)}
@@ -174,7 +153,7 @@ def test_attention_of_symbolic_lengths() -> None:
 @pytest.mark.parametrize("left", [-1, 1])
 @pytest.mark.parametrize("right", [-1, 0, 1])
 @pytest.mark.parametrize("causal", [0, 1])
-def test_windows_of_attention(left: int, right: int, causal: int) -> None:
+def test_windows_of_attention(left, right, causal):
     inputs = [normal(1, 2, 4, 4), normal(1, 2, 6, 4), normal(1, 2, 6, 4)]
     attributes = {"left_window_size": left, "right_window_size": right, "is_causal": causal}
     (y,) = ours("Attention", inputs, attributes, opset=25)
@@ -184,16 +163,6 @@ def test_windows_of_attention(left: int, right: int, causal: int) -> None:
     np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("part", [0, 4])
-def test_rotary_embedding(interleaved: int, part: int) -> None:
-    x, half = normal(2, 3, 5, 8), (part or 8) // 2
-    cos, sin = normal(10, half), normal(10, half, seed=1)
-    places = np.array([[0, 1, 2, 3, 4], [9, 8, 7, 6, 5]])
-    attributes = {"interleaved": interleaved, "rotary_embedding_dim": part, "num_heads": 3}
-    check("RotaryEmbedding", [x, cos, sin, places], attributes, opset=23)
-
-
 # Losses ------------------------------------------------------------------------------------------
 
 
@@ -201,10 +170,9 @@ def test_rotary_embedding(interleaved: int, part: int) -> None:
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ignored", [None, 2, -1])
-def test_losses(operator: str, reduction: str, weighted: bool, ignored: int | None) -> None:
-    random = np.random.default_rng(0)
-    x, target = normal(3, 5, 4), random.integers(0, 5, (3, 4))
-    attributes: dict[str, Any] = {"reduction": reduction}
+def test_losses(operator, reduction, weighted, ignored):
+    x, target = normal(3, 5, 4), np.random.default_rng(0).integers(0, 5, (3, 4))
+    attributes = {"reduction": reduction}
     if ignored is not None:
         attributes["ignore_index"] = ignored
         target[0, :2] = ignored

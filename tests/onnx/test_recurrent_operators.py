@@ -1,9 +1,5 @@
 """Recurrent layers of imported models against ONNX Runtime."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +13,7 @@ from tests.onnx.single_nodes import check, normal, ours
 fuzzed = settings(max_examples=25, deadline=None)
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 # With the alphas and betas of one direction, where ONNX Runtime has other defaults.
-ACTIVATIONS: dict[str, Any] = {
+ACTIVATIONS = {
     "RNN": [
         (["Relu"], [], []),
         (["Softsign"], [], []),
@@ -39,11 +35,11 @@ STEPS, BATCH, FEATURES, UNITS = 5, 3, 2, 4
 
 
 @st.composite
-def nodes(draw: Any, operator: str) -> tuple[list[Any], dict[str, Any]]:
+def nodes(draw, operator):
     """Inputs and attributes of a recurrent layer."""
     direction = draw(st.sampled_from(("forward", "reverse", "bidirectional")))
     count, gates = 1 + (direction == "bidirectional"), GATES[operator]
-    attributes: dict[str, Any] = {"hidden_size": UNITS, "direction": direction}
+    attributes = {"hidden_size": UNITS, "direction": direction}
     state = (count, BATCH, UNITS)
     optional = st.booleans()
     inputs = [
@@ -76,14 +72,14 @@ def nodes(draw: Any, operator: str) -> tuple[list[Any], dict[str, Any]]:
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
 @fuzzed
 @given(st.data())
-def test_recurrent_layers(operator: str, data: Any) -> None:
+def test_recurrent_layers(operator, data):
     inputs, attributes = data.draw(nodes(operator))
     outputs = 3 if operator == "LSTM" else 2
     check(operator, inputs, attributes, outputs=outputs, constants=(1, 2), free={0: (1,)})
 
 
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
-def test_the_batch_first(operator: str) -> None:
+def test_the_batch_first(operator):
     gates = GATES[operator]
     x, w, r = normal(STEPS, BATCH, 2), normal(2, gates * UNITS, 2), normal(2, gates * UNITS, UNITS)
     h = normal(2, BATCH, UNITS, seed=1)
@@ -95,7 +91,7 @@ def test_the_batch_first(operator: str) -> None:
     np.testing.assert_allclose(last, plain[1].swapaxes(0, 1), rtol=1e-6)
 
 
-def test_numbers_of_activations_are_taken_in_order() -> None:
+def test_numbers_of_activations_are_taken_in_order():
     x, w, r = normal(4, 2, 3), normal(1, 6, 3), normal(1, 6, 2)
     attributes = {
         "hidden_size": 2,

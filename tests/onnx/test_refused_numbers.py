@@ -1,9 +1,5 @@
 """Numbers in a file that ask for more than it holds, and what nodes may not say."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -34,9 +30,7 @@ PIXELS = (1, 1, 5, 5)
         ("MaxRoiPool", [normal(*PIXELS), normal(2, 5)], {"pooled_shape": [10**6, 10**6]}),
     ],
 )
-def test_numbers_that_ask_for_too_much(
-    operator: str, inputs: list[Any], attributes: dict[str, Any]
-) -> None:
+def test_numbers_that_ask_for_too_much(operator, inputs, attributes):
     stored = range(1, len(inputs)) if len(inputs) > 1 else ()
     if operator in ("HannWindow", "MelWeightMatrix"):
         stored = range(len(inputs))
@@ -61,16 +55,14 @@ def test_numbers_that_ask_for_too_much(
         ("BatchNormalization", [normal(*PIXELS), *[normal(1)] * 4], {"spatial": 0}, "spatial"),
     ],
 )
-def test_invalid_node_attributes_are_refused(
-    operator: str, inputs: list[Any], attributes: dict[str, Any], reason: str
-) -> None:
+def test_invalid_node_attributes_are_refused(operator, inputs, attributes, reason):
     opset = 7 if operator == "BatchNormalization" else 13
     model = _unchecked(operator, inputs, attributes, opset)
     with pytest.raises(ef.errors.ArgumentError, match=reason):
         ef.capture.import_onnx(model.SerializeToString())
 
 
-def _unchecked(operator: str, inputs: list[Any], attributes: dict[str, Any], opset: int) -> Any:
+def _unchecked(operator, inputs, attributes, opset):
     """A model whose outputs are not inferred, for ONNX's inference refuses some of these too."""
     from onnx import TensorProto, helper
 
@@ -85,7 +77,7 @@ def _unchecked(operator: str, inputs: list[Any], attributes: dict[str, Any], ops
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def test_dropout_in_training() -> None:
+def test_dropout_in_training():
     x = np.ones((100, 100), "float32")
     inputs = [x, np.float32(0.25), np.array(True)]
     y, stays = ours("Dropout", inputs, outputs=2, opset=13, constants=(1, 2))

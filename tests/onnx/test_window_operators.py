@@ -1,9 +1,5 @@
 """Convolution and pooling of imported models against ONNX Runtime."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,15 +14,15 @@ fuzzed = settings(max_examples=25, deadline=None)
 
 
 @st.composite
-def windows(draw: Any, ranks: tuple[int, ...] = (1, 2, 3), dilated: bool = True) -> dict[str, Any]:
+def windows(draw, ranks=(1, 2, 3), dilated=True):
     """Attributes of windows that fit into 9 elements along each axis."""
     rank = draw(st.sampled_from(ranks))
 
-    def each(low: int, high: int) -> list[int]:
+    def each(low, high):
         return draw(st.lists(st.integers(low, high), min_size=rank, max_size=rank))
 
     kernel = each(1, 3)
-    made: dict[str, Any] = {"kernel_shape": kernel, "strides": each(1, 3)}
+    made = {"kernel_shape": kernel, "strides": each(1, 3)}
     if dilated:
         made["dilations"] = each(1, 2)
     made["auto_pad"] = draw(st.sampled_from(("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")))
@@ -44,7 +40,7 @@ sizes = st.integers(7, 9)
 
 @fuzzed
 @given(windows(), st.data(), st.sampled_from((1, 2)), st.booleans())
-def test_conv(attributes: dict[str, Any], data: Any, group: int, biased: bool) -> None:
+def test_conv(attributes, data, group, biased):
     spatial = [data.draw(sizes) for _ in attributes["kernel_shape"]]
     x, w = normal(2, 4, *spatial), normal(6, 4 // group, *attributes["kernel_shape"])
     bias = normal(6) if biased else None
@@ -53,7 +49,7 @@ def test_conv(attributes: dict[str, Any], data: Any, group: int, biased: bool) -
 
 @fuzzed
 @given(windows((1, 2)), st.data(), st.sampled_from((1, 2)), st.booleans())
-def test_conv_transpose(attributes: dict[str, Any], data: Any, group: int, biased: bool) -> None:
+def test_conv_transpose(attributes, data, group, biased):
     rank = len(attributes["kernel_shape"])
     x = normal(2, 4, *[data.draw(st.integers(3, 5)) for _ in range(rank)])
     w = normal(4, 3, *attributes["kernel_shape"])
@@ -67,12 +63,12 @@ def test_conv_transpose(attributes: dict[str, Any], data: Any, group: int, biase
 
 @pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize("wanted", [[8, 9], [7, 7], [8, 6]])
-def test_conv_transpose_to_a_shape(auto_pad: str, wanted: list[int]) -> None:
+def test_conv_transpose_to_a_shape(auto_pad, wanted):
     attributes = {"strides": [2, 2], "output_shape": wanted, "auto_pad": auto_pad}
     check("ConvTranspose", [normal(1, 2, 4, 4), normal(2, 3, 3, 3)], attributes)
 
 
-def test_symbolic_batch_and_space() -> None:
+def test_symbolic_batch_and_space():
     x, w = normal(2, 3, 6, 7), normal(4, 3, 3, 3)
     free = {0: (0, 2, 3)}
     check("Conv", [x, w], {"pads": [1, 1, 1, 1], "strides": [2, 1]}, constants=(1,), free=free)
@@ -85,7 +81,7 @@ def test_symbolic_batch_and_space() -> None:
 
 @fuzzed
 @given(windows(), st.data(), st.booleans(), st.sampled_from((0, 1)))
-def test_max_pool(attributes: dict[str, Any], data: Any, indices: bool, column_major: int) -> None:
+def test_max_pool(attributes, data, indices, column_major):
     rank = len(attributes["kernel_shape"])
     x = normal(2, 3, *[data.draw(sizes) for _ in range(rank)])
     more = dict(attributes)
@@ -97,14 +93,14 @@ def test_max_pool(attributes: dict[str, Any], data: Any, indices: bool, column_m
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_max_pool_of_integers(dtype: str) -> None:
+def test_max_pool_of_integers(dtype):
     x = np.random.default_rng(0).integers(0, 127, (2, 3, 7, 8)).astype(dtype)
     check("MaxPool", [x], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 2]})
 
 
 @fuzzed
 @given(windows(dilated=False), st.data(), st.sampled_from((0, 1)))
-def test_average_pool(attributes: dict[str, Any], data: Any, with_padding: int) -> None:
+def test_average_pool(attributes, data, with_padding):
     rank = len(attributes["kernel_shape"])
     x = normal(2, 3, *[data.draw(sizes) for _ in range(rank)])
     more = dict(attributes, count_include_pad=with_padding)
@@ -115,18 +111,18 @@ def test_average_pool(attributes: dict[str, Any], data: Any, with_padding: int) 
 
 @fuzzed
 @given(windows((1, 2), dilated=False), st.data(), st.integers(1, 3))
-def test_lp_pool(attributes: dict[str, Any], data: Any, p: int) -> None:
+def test_lp_pool(attributes, data, p):
     rank = len(attributes["kernel_shape"])
     x = normal(2, 3, *[data.draw(sizes) for _ in range(rank)])
     check("LpPool", [x], dict(attributes, p=p), opset=18)
 
 
 @pytest.mark.parametrize("operator", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
-def test_global_pools(operator: str) -> None:
+def test_global_pools(operator):
     check(operator, [normal(2, 3, 4, 5)], opset=21, free={0: (0, 2, 3)})
 
 
-def test_unpooled_maxima_stand_where_they_stood() -> None:
+def test_unpooled_maxima_stand_where_they_stood():
     x = normal(2, 3, 6, 8)
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
     y, places = ours("MaxPool", [x], attributes, outputs=2)
@@ -138,7 +134,7 @@ def test_unpooled_maxima_stand_where_they_stood() -> None:
 
 
 @pytest.mark.parametrize("zeros", [(None, None), (7, 3), (7, "each")])
-def test_conv_integer(zeros: tuple[Any, Any]) -> None:
+def test_conv_integer(zeros):
     random = np.random.default_rng(1)
     x = random.integers(0, 255, (1, 2, 5, 5)).astype("uint8")
     w = random.integers(0, 255, (3, 2, 3, 3)).astype("uint8")
@@ -156,7 +152,7 @@ def test_conv_integer(zeros: tuple[Any, Any]) -> None:
     check("ConvInteger", [x, w, x_zero, w_zero], {"pads": [1, 0, 1, 2]})
 
 
-def test_qlinear_conv() -> None:
+def test_qlinear_conv():
     random = np.random.default_rng(2)
     x = random.integers(0, 255, (1, 2, 6, 5)).astype("uint8")
     # ONNX Runtime adds two products in 16 bits on some processors: these fit.
@@ -169,7 +165,7 @@ def test_qlinear_conv() -> None:
 
 @pytest.mark.parametrize(("group", "groups_of_offsets"), [(1, 1), (2, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_deform_conv(group: int, groups_of_offsets: int, masked: bool) -> None:
+def test_deform_conv(group, groups_of_offsets, masked):
     x, w = normal(2, 4, 6, 7), normal(6, 4 // group, 3, 2)
     attributes = {
         "group": group,

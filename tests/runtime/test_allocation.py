@@ -405,6 +405,5 @@ def test_without_llvmlite_the_pool_alone_is_limited():
 
 def test_pools_of_their_own_keep_their_own_limits(limit):
     limit(MB)
-    pool = buffers.BufferPool()
-    assert pool.empty((5 * MB,)).nbytes == 40 * MB
+    assert buffers.BufferPool().empty((5 * MB,)).nbytes == 40 * MB
     assert allocation.counted_bytes() >= 0

@@ -17,8 +17,16 @@ def server(folder):
         yield made
 
 
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    """One for all tests of a module, which leave its model as it is."""
+    models = tmp_path_factory.mktemp("models")
+    put_version(models / "scale", 1)
+    with ef.serving.Server(models, port=0, grpc_port=0) as made:
+        yield made
+
+
 @pytest.fixture
 def client(server):
-    made = Client(server)
-    yield made
-    made.close()
+    with Client(server) as made:
+        yield made

@@ -1,11 +1,23 @@
 """Small models in files, whose answers identify their version, and calls of servers."""
 
+import asyncio
+import functools
 import http.client
 import json
 import os
 import shutil
 
 import eagerflow as ef
+
+
+def asynchronous(test):
+    """A test that is a coroutine, which has to end soon."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
+
+    return run
 
 
 def scaling(number):
@@ -42,6 +54,12 @@ class Client:
 
     def __init__(self, server):
         self.connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
 
     def call(self, path, body=None, headers=(), method=None):
         """Status, headers and body of an answer."""

@@ -14,17 +14,18 @@ from eagerflow.serving import Access
 from eagerflow.serving.access import tokens_of
 from eagerflow.serving.protocols.messages import messages
 from eagerflow.serving.protocols.rpc import SERVICE
-from tests.serving.models import Client
+from tests.serving.models import Client, put_version
 
 grpc = pytest.importorskip("grpc")
 SECRET = "0123456789abcdef"
 OTHER = "fedcba9876543210"
 
 
-@pytest.fixture
-def guarded(folder):
-    access = Access((OTHER, SECRET))
-    with ef.serving.Server(folder, port=0, grpc_port=0, access=access) as made:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    models, access = tmp_path_factory.mktemp("models"), Access((OTHER, SECRET))
+    put_version(models / "scale", 1)
+    with ef.serving.Server(models, port=0, grpc_port=0, access=access) as made:
         yield made
 
 
@@ -86,8 +87,7 @@ def with_certificate(folder):
     paths = folder / "key.pem", folder / "certificate.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -batch -subj /CN=localhost"
     command += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out certificate.pem"
-    made = subprocess.run(command.split(), capture_output=True, cwd=folder)
-    if made.returncode:
+    if subprocess.run(command.split(), capture_output=True, cwd=folder).returncode:
         pytest.skip("openssl cannot make a certificate here")
     return Access((), paths[1], paths[0])
 

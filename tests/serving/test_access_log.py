@@ -67,8 +67,7 @@ def test_handlers_of_the_program_stay_open(folder):
 
 def test_errors_of_the_server_carry_the_id(folder, capsys):
     with Server(folder, port=0, log="json") as server:
-        batcher = server.repository.model("scale").batcher()
-        batcher.version.compute = lambda *args: 1 / 0
+        server.repository.model("scale").batcher().version.compute = lambda *args: 1 / 0
         client = Client(server)
         assert client.call(PREDICT, ROW, {"x-request-id": "odd"})[0] == 500
         client.close()
@@ -85,8 +84,7 @@ def test_text_and_handlers_of_ones_own(folder, capsys, caplog):
             headers = client.call(PREDICT, ROW)[1]
             client.close()
         assert ("x-request-id" in headers) == (form != "off")
-        text = capsys.readouterr().err
-        assert (f"POST {PREDICT} 200 id=" in text) == (form == "text")
+        assert (f"POST {PREDICT} 200 id=" in capsys.readouterr().err) == (form == "text")
         assert (f"POST {PREDICT} 200" in caplog.text) == (form == "logging")
     with pytest.raises(ArgumentError, match="json"):
         Server(folder, port=0, log="xml").start()

@@ -177,8 +177,7 @@ def test_sizes_that_lie_give_no_more_than_they_say(monkeypatch):
 )
 def test_malformed_npz_is_refused(body):
     with pytest.raises(EagerflowError):
-        found = request(body, NPZ, ONE, {}, MOST)
-        ONE.ordered(found.inputs)
+        ONE.ordered(request(body, NPZ, ONE, {}, MOST).inputs)
 
 
 @settings(max_examples=200)
@@ -223,12 +222,8 @@ def test_over_http(client):
 
 
 def test_signatures_by_name(tmp_path):
-    graph = scaling(2)
-    graph.save(tmp_path / "made.ef", signatures={"sums": ["total"]})
+    scaling(2).save(tmp_path / "made.ef", signatures={"sums": ["total"]})
     put_version(tmp_path / "models" / "scale", 1, ef.capture.load(tmp_path / "made.ef"))
-    with ef.serving.Server(tmp_path / "models", port=0) as server:
-        client = Client(server)
-        path = f"{INFER}?signature_name=sums"
-        body = client.call(path, GOOD, {"content-type": NPY})[2]
+    with ef.serving.Server(tmp_path / "models", port=0) as server, Client(server) as client:
+        body = client.call(f"{INFER}?signature_name=sums", GOOD, {"content-type": NPY})[2]
         assert np.load(io.BytesIO(body)).tolist() == [6.0]
-        client.close()

@@ -12,7 +12,7 @@ import eagerflow as ef
 from eagerflow.errors import ArgumentError, IndexRangeError
 from eagerflow.serving import Batching, BusyError, LateError, ModelVersion, UnavailableError
 from eagerflow.serving.batching import Batcher
-from tests.serving.models import scaling
+from tests.serving.models import asynchronous, scaling
 
 RNG = np.random.default_rng(0)
 
@@ -56,22 +56,17 @@ def test_joined_is_as_alone(sizes, slow, max_rows):
     assert batcher.running == 0
 
 
-def test_waiting_requests_form_one_batch_of_a_planned_size():
+@asynchronous
+async def test_waiting_requests_form_one_batch_of_a_planned_size():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(8))
-
-    async def go():
-        version.go.clear()
-        first = asyncio.create_task(batcher.run({"x": np.ones((1, 3), "float32")}))
-        await asyncio.sleep(0.05)
-        others = [
-            asyncio.create_task(batcher.run({"x": np.ones((1, 3), "float32")})) for _ in range(5)
-        ]
-        await asyncio.sleep(0.01)
-        version.go.set()
-        await asyncio.gather(first, *others)
-
-    run(go())
+    version.go.clear()
+    first = asyncio.create_task(batcher.run({"x": np.ones((1, 3), "float32")}))
+    await asyncio.sleep(0.05)
+    others = [asyncio.create_task(batcher.run({"x": np.ones((1, 3), "float32")})) for _ in range(5)]
+    await asyncio.sleep(0.01)
+    version.go.set()
+    await asyncio.gather(first, *others)
     assert version.batches == [1, 8]
 
 
@@ -94,10 +89,8 @@ def test_a_request_waits_for_others_no_longer_than_said():
 
 
 def test_rows_that_depend_on_each_other_are_never_joined():
-    mixing = ef.capture.trace(
-        lambda x: x - ef.mean(x, axis=0), ef.TensorSpec(("batch", 3), "float32")
-    )
-    version = Watched(mixing)
+    spec = ef.TensorSpec(("batch", 3), "float32")
+    version = Watched(ef.capture.trace(lambda x: x - ef.mean(x, axis=0), spec))
     batcher = Batcher(version, Batching(8))
     assert version.signature.batch is None and "mean" in version.signature.alone
     given = [RNG.standard_normal((2, 3)).astype("float32") for _ in range(4)]
@@ -111,9 +104,8 @@ def test_rows_that_depend_on_each_other_are_never_joined():
 
 
 def test_a_request_that_fails_has_its_own_error():
-    table = ef.capture.trace(
-        lambda i: ef.take(ef.arange(4.0), i), ef.TensorSpec(("batch",), "int64")
-    )
+    spec = ef.TensorSpec(("batch",), "int64")
+    table = ef.capture.trace(lambda i: ef.take(ef.arange(4.0), i), spec)
     batcher = Batcher(Watched(table), Batching(8))
 
     async def go():
@@ -125,73 +117,65 @@ def test_a_request_that_fails_has_its_own_error():
     assert isinstance(second, IndexRangeError)
 
 
-def test_late_busy_and_leaving_requests_are_refused():
+@asynchronous
+async def test_late_busy_and_leaving_requests_are_refused():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(1, max_queue=2))
     x = {"x": np.ones((1, 3), "float32")}
-
-    async def go():
-        version.go.clear()
-        running = asyncio.create_task(batcher.run(x))
-        await asyncio.sleep(0.05)
-        late = asyncio.create_task(batcher.run(x, timeout=0.001))
-        waiting = asyncio.create_task(batcher.run(x))
-        await asyncio.sleep(0.02)
-        with pytest.raises(BusyError, match="queue"):
-            await batcher.run(x)
-        leaving = asyncio.create_task(batcher.drain())
-        await asyncio.sleep(0)
-        with pytest.raises(UnavailableError, match="shutting down"):
-            await batcher.run(x)
-        version.go.set()
-        with pytest.raises(LateError, match="deadline"):
-            await late
-        await asyncio.gather(running, waiting, leaving)
-
-    run(go())
+    version.go.clear()
+    running = asyncio.create_task(batcher.run(x))
+    await asyncio.sleep(0.05)
+    late = asyncio.create_task(batcher.run(x, timeout=0.001))
+    waiting = asyncio.create_task(batcher.run(x))
+    await asyncio.sleep(0.02)
+    with pytest.raises(BusyError, match="queue"):
+        await batcher.run(x)
+    leaving = asyncio.create_task(batcher.drain())
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError, match="shutting down"):
+        await batcher.run(x)
+    version.go.set()
+    with pytest.raises(LateError, match="deadline"):
+        await late
+    await asyncio.gather(running, waiting, leaving)
     assert version.batches == [1, 1]
     assert (batcher.statistics().success, batcher.statistics().fail) == (2, 1)
 
 
-def test_requests_are_served_by_priority():
+@asynchronous
+async def test_requests_are_served_by_priority():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(1))
     order = []
 
-    async def go():
-        async def ask(name, priority):
-            await batcher.run({"x": np.ones((1, 3), "float32")}, priority=priority)
-            order.append(name)
+    async def ask(name, priority):
+        await batcher.run({"x": np.ones((1, 3), "float32")}, priority=priority)
+        order.append(name)
 
-        version.go.clear()
-        tasks = [asyncio.create_task(ask("running", 0))]
-        await asyncio.sleep(0.05)
-        tasks += [asyncio.create_task(ask(name, p)) for name, p in (("b", 1), ("c", 2), ("a", 0))]
-        await asyncio.sleep(0.02)
-        version.go.set()
-        await asyncio.gather(*tasks)
-
-    run(go())
+    version.go.clear()
+    tasks = [asyncio.create_task(ask("running", 0))]
+    await asyncio.sleep(0.05)
+    tasks += [asyncio.create_task(ask(name, p)) for name, p in (("b", 1), ("c", 2), ("a", 0))]
+    await asyncio.sleep(0.02)
+    version.go.set()
+    await asyncio.gather(*tasks)
     assert order == ["running", "a", "b", "c"]
 
 
-def test_cancelled_request_is_not_computed():
+@asynchronous
+async def test_cancelled_request_is_not_computed():
     version = Watched(scaling(2), slow=True)
     batcher = Batcher(version, Batching(1))
     x = {"x": np.ones((1, 3), "float32")}
-
-    async def go():
-        version.go.clear()
-        running = asyncio.create_task(batcher.run(x))
-        await asyncio.sleep(0.05)
-        gone = asyncio.create_task(batcher.run(x))
-        await asyncio.sleep(0.01)
-        gone.cancel()
-        version.go.set()
-        await running
-        await asyncio.sleep(0.05)
-
-    run(go())
+    version.go.clear()
+    running = asyncio.create_task(batcher.run(x))
+    await asyncio.sleep(0.05)
+    gone = asyncio.create_task(batcher.run(x))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    version.go.set()
+    await running
+    await asyncio.sleep(0.05)
     assert version.batches == [1] and batcher.running == 0
 
 

@@ -103,9 +103,7 @@ def test_single_numbers(dtype, tmp_path):
         return {"one": ef.astype(ef.max(x), dtype), "all": x}
 
     ef.capture.trace(f, ef.TensorSpec((2, 3), "float32")).save(tmp_path / "graph.ef")
-    with ef.serving.Server(tmp_path / "graph.ef", port=0) as server:
-        client = Client(server)
+    with ef.serving.Server(tmp_path / "graph.ef", port=0) as server, Client(server) as client:
         rows = np.arange(6.0).reshape(2, 3).tolist()
         told = client.json("/v1/models/graph:predict", {"inputs": {"x": rows}})
-        client.close()
     assert told["outputs"] == {"one": True if dtype == "bool" else 5, "all": rows}

@@ -111,8 +111,7 @@ def _has_ended(connection):
 
 def test_files_of_the_process_bound_connections_too():
     with socket.socket() as listening:
-        made = Listener(listening, object, Limits, files=2)
-        assert made.places.most == 2
+        assert Listener(listening, object, Limits, files=2).places.most == 2
         assert Listener(listening, object, Limits).places.most >= 1
     places = Places(lambda: Limits(max_connections=10), 2)
     places.enter("a"), places.enter("b")

@@ -198,8 +198,7 @@ def test_answers_are_those_of_a_server(deployed, place):
     assert deployed.status() == {"state": "RUNNING", "message": "", "replicas": {"RUNNING": 1}}
     told = asked(deployed, "/v2/repository/models/scale/unload", {}, 501)["error"]
     assert "several replicas" in told
-    attached = ef.serving.Deployment("eagerflow")
-    assert attached.url == deployed.url
+    assert ef.serving.Deployment("eagerflow").url == deployed.url
     with pytest.raises(UnavailableError, match="no deployment 'other'"):
         ef.serving.Deployment("other")
 

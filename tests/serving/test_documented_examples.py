@@ -69,8 +69,7 @@ def url(tmp_path_factory):
     specs = [ef.TensorSpec((name,), "float32") for name in ("rows", "others")]
     traced = ef.capture.trace(lambda a, b: {"a": a * 2.0, "b": b * 3.0}, *specs)
     traced.save(folder / "uneven.ef")
-    image = ef.TensorSpec(("batch", 11), "uint8")
-    traced = ef.capture.trace(classes, image, FLOATS)
+    traced = ef.capture.trace(classes, ef.TensorSpec(("batch", 11), "uint8"), FLOATS)
     traced.save(folder / "objects.ef", signatures={"classify_objects": traced.outputs.names})
     with ef.serving.Server(folder, port=0) as server:
         yield f"{server.url}/v1/models/"
@@ -90,22 +89,15 @@ def call(request, url):
 
 
 def test_status(call):
-    wanted = {
-        "version": "123",
-        "state": "AVAILABLE",
-        "status": {"error_code": "OK", "error_message": ""},
-    }
+    good = {"error_code": "OK", "error_message": ""}
+    wanted = {"version": "123", "state": "AVAILABLE", "status": good}
     assert call("half_plus_three") == {"model_version_status": [wanted]}
     assert call("half_plus_three/versions/123") == {"model_version_status": [wanted]}
 
 
 def test_metadata(call):
     told = call("half_plus_three/versions/123/metadata")
-    assert told["model_spec"] == {
-        "name": "half_plus_three",
-        "signature_name": "",
-        "version": "123",
-    }
+    assert told["model_spec"] == {"name": "half_plus_three", "signature_name": "", "version": "123"}
     signatures = told["metadata"]["signature_def"]["signature_def"]
     assert set(signatures) == {"serving_default", REGRESS}
     (x,) = signatures[REGRESS]["inputs"].values()

@@ -16,6 +16,11 @@ from tests.serving.test_server import PREDICT, ROW
 TEXT = json.dumps(ROW).encode()
 
 
+@pytest.fixture(scope="module")
+def server(shared_server):
+    return shared_server
+
+
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [("gzip", gzip.compress(TEXT, mtime=0)), ("deflate", zlib.compress(TEXT)), ("identity", TEXT)],

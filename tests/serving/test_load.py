@@ -66,8 +66,7 @@ def test_time_counts_from_when_a_request_was_due():
             await asyncio.sleep(stop)
         writer.write(ANSWER % 200)
 
-    result = loaded(answer, Load(200.0, 1.0, connections=1))
-    waited = np.sort(result.latencies)[::-1]
+    waited = np.sort(loaded(answer, Load(200.0, 1.0, connections=1)).latencies)[::-1]
     assert waited[0] >= stop
     # Those due in the first half of the stop waited for half of it; a client that asks after each
     # answer would have counted one.

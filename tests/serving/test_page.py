@@ -28,8 +28,7 @@ class Page(HTMLParser):
 def test_page_shows_models_and_a_form(client):
     client.json("/v1/models/scale:predict", {"instances": [[1, 2, 3]]})
     status, headers, body = client.call("/")
-    text = body.decode()
-    page = Page(text)
+    page = Page(body.decode())
     assert status == 200 and headers["content-type"].startswith("text/html")
     shown = "".join(page.texts)
     assert "float32(batch, 3)" in shown and '{"inputs": {"x": [[0.0, 0.0, 0.0]]}}' in shown
@@ -76,14 +75,12 @@ def test_sequences_are_counted_with_their_state(tmp_path):
         *[ef.TensorSpec(("batch", 2), "float32") for _ in range(2)],
     )
     graph.save(tmp_path / "count.ef", state={"h": "h_next"})
-    with ef.serving.Server(tmp_path / "count.ef", port=0) as server:
-        client = Client(server)
+    with ef.serving.Server(tmp_path / "count.ef", port=0) as server, Client(server) as client:
         x = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
         for number in (1, 2):
             parameters = {"sequence_id": number, "sequence_start": True}
             client.json("/v2/models/count/infer", {"inputs": [x], "parameters": parameters})
         (row,) = client.json("/figures")["models"][0]["rows"]
-        client.close()
     assert row["sequences"] == "2, 16 bytes"
 
 
@@ -97,10 +94,8 @@ def test_names_are_never_code(tmp_path):
     folder = tmp_path / "models"
     put_version(folder / HOSTILE.replace("/", ""), 1, graph)
     put_broken(folder / HOSTILE.replace("/", ""), 2, HOSTILE.encode() * 9)
-    with ef.serving.Server(folder, port=0) as server:
-        client = Client(server)
+    with ef.serving.Server(folder, port=0) as server, Client(server) as client:
         page = Page(client.call("/")[2].decode())
-        client.close()
     assert not any(tag == "img" for tag, _ in page.elements)
     assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
     assert sum(tag == "script" for tag, _ in page.elements) == 1

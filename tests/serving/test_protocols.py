@@ -38,9 +38,8 @@ def test_rows_and_columns():
     assert asked == ({"a": [[1, 2]], "b": [[3, 4]]}, True)
     asked = tensorflow.predict({"inputs": {"a": [[1, 2]], "b": [[3, 4]]}}, TWO.signature)
     assert asked == ({"a": [[1, 2]], "b": [[3, 4]]}, False)
-    asked = tensorflow.predict(
-        {"signature_name": "serving_default", "inputs": [[1, 2, 3]]}, SIGNATURE
-    )
+    body = {"signature_name": "serving_default", "inputs": [[1, 2, 3]]}
+    asked = tensorflow.predict(body, SIGNATURE)
     assert asked == ({"x": [[1, 2, 3]]}, False)
 
 
@@ -211,8 +210,7 @@ def test_bytes_that_belong_to_nothing():
 )
 def test_texts_that_are_no_json(text):
     with pytest.raises(EagerflowError):
-        asked = loads(text)
-        tensorflow.predict(asked, SIGNATURE)
+        tensorflow.predict(loads(text), SIGNATURE)
 
 
 # Whatever comes -----------------------------------------------------------------------------------
@@ -229,19 +227,8 @@ def mutants(count, seed=0):
         body_of(array, False, id="1", outputs=[{"name": "y"}]),
         body_of(array, True, parameters={"binary_data_output": True}),
     ]
-    pieces = [
-        b"-1",
-        b"1e400",
-        b"null",
-        b"[",
-        b"]",
-        b"{}",
-        b'"',
-        b"\x00",
-        b"NaN",
-        b"9" * 400,
-        b"true",
-    ]
+    pieces = [b"-1", b"1e400", b"null", b"[", b"]", b"{}", b'"', b"\x00", b"NaN", b"9" * 400]
+    pieces.append(b"true")
     for _ in range(count):
         body, size = rng.choice(seeds)
         data = bytearray(body)

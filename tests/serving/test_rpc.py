@@ -12,6 +12,11 @@ X = np.random.default_rng(0).standard_normal((2, 3)).astype("float32")
 KNOWN = messages()
 
 
+@pytest.fixture(scope="module")
+def server(shared_server):
+    return shared_server
+
+
 @pytest.fixture
 def call(server):
     with grpc.insecure_channel(f"{server.host}:{server.grpc_port}") as channel:

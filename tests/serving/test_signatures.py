@@ -25,10 +25,8 @@ def two(tmp_path):
     made = tmp_path / "made.ef"
     graph.save(made, signatures={"embed": ["features"], "scale": {"scaled": "y"}})
     put_version(tmp_path / "models" / "two", 1, ef.capture.load(made))
-    with ef.serving.Server(tmp_path / "models", port=0) as server:
-        client = Client(server)
+    with ef.serving.Server(tmp_path / "models", port=0) as server, Client(server) as client:
         yield client, server
-        client.close()
 
 
 WANTED = np.tanh(X @ np.full((3, 2), 0.5, "float32"))
@@ -36,9 +34,8 @@ WANTED = np.tanh(X @ np.full((3, 2), 0.5, "float32"))
 
 def test_both_protocols(two):
     client, server = two
-    told = client.json(
-        "/v1/models/two:predict", {"signature_name": "embed", "instances": X.tolist()}
-    )
+    asked = {"signature_name": "embed", "instances": X.tolist()}
+    told = client.json("/v1/models/two:predict", asked)
     np.testing.assert_allclose(told["predictions"], WANTED, rtol=1e-6)
     x = {"name": "x", "shape": [2, 3], "datatype": "FP32", "data": X.reshape(-1).tolist()}
     asked = {"inputs": [x], "parameters": {"signature_name": "embed"}}
@@ -48,9 +45,8 @@ def test_both_protocols(two):
     asked["parameters"]["binary_data_output"] = True
     _, headers, body = client.call("/v2/models/two/infer", asked)
     size = int(headers["inference-header-content-length"])
-    np.testing.assert_allclose(
-        np.frombuffer(body[size:], "float32").reshape(2, 2), WANTED, rtol=1e-6
-    )
+    found = np.frombuffer(body[size:], "float32").reshape(2, 2)
+    np.testing.assert_allclose(found, WANTED, rtol=1e-6)
     assert [row["answered"] for row in client.json("/figures")["models"][0]["rows"]] == ["3"]
     batcher = server.repository.model("two").batcher()
     assert [(n, part.answered) for n, part in batcher.signatures.items()] == [

@@ -103,8 +103,7 @@ def check_http(address):
         found = client.infer("scale", [plain], outputs=outputs)
         np.testing.assert_array_equal(found.as_numpy("y"), 2 * X)
         assert found.as_numpy("total") is None
-        waiting = [client.async_infer("scale", [infer_input(kind)]) for _ in range(8)]
-        for each in waiting:
+        for each in [client.async_infer("scale", [infer_input(kind)]) for _ in range(8)]:
             np.testing.assert_array_equal(each.get_result().as_numpy("y"), 2 * X)
         for how in ("gzip", "deflate"):
             found = client.infer(

@@ -36,19 +36,19 @@ def while_gradients():
     check_close(captured(ef.grad(f), t(0.3)), t(1.7**3))
 
 
-def each_ends_where_it_does():
+def each_ends():
     f = lambda x: while_loop(lambda s: s < 1.0, lambda s: s * 1.7, x)
     xs = t([0.3, 0.9, 2.0])
     check_close(ef.vmap(f)(xs), ef.stack([f(x) for x in xs]))
 
 
-def carries_that_grow():
+def carries_grow():
     f = lambda x: scan(lambda c, _: ((c[1], c[0] + x), c[0]), (t(0.0), t(0.0)), length=3)
     xs = t([1.0, 2.0])
     check_close(ef.vmap(f)(xs)[0][0], ef.stack([f(x)[0][0] for x in xs]))
 
 
-def variables_after_an_error():
+def after_an_error():
     v = ef.Variable(t(1.0))
     with pytest.raises(ZeroDivisionError):
         while_loop(lambda s: True, lambda s: (v.assign_add(1.0), 1 / 0)[1], t(0.0))
@@ -72,7 +72,7 @@ def bits_of_a_graph():
     )
 
 
-def random_numbers_of_examples():
+def draws_of_examples():
     generator = ef.random.Generator(1)
     f = lambda x: scan(lambda c, _: (c, generator.uniform(())), 0.0, length=2)[1]
     assert len(set(ef.vmap(f)(t([0.0, 0.0])).numpy().ravel().tolist())) == 4
@@ -112,51 +112,39 @@ def no_gradient_of_residuals(old):
     return lambda g, *rest: old([None] * len(g), *rest)
 
 
+def endless(old):
+    return lambda a, b: ef.logical_or(a, ~a)
+
+
+def turned(old):
+    return lambda *args: old(*args[:-1], not args[-1])
+
+
 PLANTED = {
     "the way back goes forward": (scans, "recorded", forwards, scan_gradients),
     "residuals are mixed up": (derived, "cut", first_residual_for_all, scan_gradients),
     "sums start from one": (scans, "zeros_like", lambda old: ef.ones_like, scan_gradients),
     "sums forget what was": (derived, "add", lambda old: lambda total, g: g, scan_gradients),
     "residuals are constants": (scans, "_kept", no_gradient_of_residuals, second_gradients),
-    "the loop never ends": (
-        loops,
-        "logical_and",
-        lambda old: lambda a, b: ef.logical_or(a, ~a),
-        while_gradients,
-    ),
-    "examples go on": (loops, "where", lambda old: lambda go, new, x: new, each_ends_where_it_does),
-    "the first example ends the loop": (
-        loops,
-        "any_of",
-        lambda old: ef.all,
-        each_ends_where_it_does,
-    ),
-    "carries stay as they are": (
+    "the loop never ends": (loops, "logical_and", endless, while_gradients),
+    "examples go on": (loops, "where", lambda old: lambda go, new, x: new, each_ends),
+    "the first example ends the loop": (loops, "any_of", lambda old: ef.all, each_ends),
+    "carries do not grow": (
         scans,
         "grown",
-        lambda old: lambda flags, *rest: list(flags),
-        carries_that_grow,
+        lambda old: lambda flags, *_: list(flags),
+        carries_grow,
     ),
     "nothing is restored": (
         functions.Journal,
         "restore",
-        lambda old: lambda self: None,
-        variables_after_an_error,
+        lambda old: lambda _: None,
+        after_an_error,
     ),
     "results are the arguments": (branches, "fresh", lambda old: tuple, arguments_among_results),
     "rows out of order": (scans, "stack", lambda old: lambda rows: old(rows[::-1]), rows_in_order),
-    "graphs go the other way": (
-        scans,
-        "_as_op",
-        lambda old: lambda *args: old(*args[:-1], not args[-1]),
-        bits_of_a_graph,
-    ),
-    "one draw for all examples": (
-        bodies,
-        "draws",
-        lambda old: lambda graph: False,
-        random_numbers_of_examples,
-    ),
+    "graphs go the other way": (scans, "_as_op", turned, bits_of_a_graph),
+    "one draw for all": (bodies, "draws", lambda old: lambda graph: False, draws_of_examples),
     "lines are lost": (Node, "place", lambda old: "", lines_of_errors),
 }
 

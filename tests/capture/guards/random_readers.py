@@ -108,60 +108,41 @@ NUMBERS = [
     "    r += type({0}).__name__ == 'bool'",
     "    r += len('%s' % ({0},))",
 ]
+
+
+def listed(text):
+    """What stands between bars and ends of lines."""
+    return text.strip().replace("\n", " | ").split(" | ")
+
+
 # How one step down may be written: {0} is the text so far, {1} the key.
-ATTRIBUTES = [
-    "{0}.{1}",
-    "getattr({0}, '{1}')",
-    "vars({0})['{1}']",
-    "pick({0}, '{1}')",
-    "same({0}).{1}",
-    "Reader({0}).held.{1}",
-    "operator.attrgetter('{1}')({0})",
-    "({0} if X else None).{1}",
-    "getattr(*[{0}, '{1}'])",
-    "copy.copy({0}).{1}",
-    "weakref.ref({0})().{1}",
-    "functools.reduce(getattr, ['{1}'], {0})",
-    "functools.partial(getattr, {0})('{1}')",
-    "object.__getattribute__({0}, '{1}')",
-    "copy.deepcopy([{0}])[0].{1}",
-]
-ITEMS = [
-    "{0}['{1}']",
-    "{0}.get('{1}')",
-    "pick({0}, '{1}')",
-    "dict({0})['{1}']",
-    "Reader({0})['{1}']",
-    "{{**{0}}}['{1}']",
-    "({0} or None)['{1}']",
-    "[v for k, v in {0}.items() if k == '{1}'][0]",
-    "operator.itemgetter('{1}')({0})",
-    "list({0}.values())[list({0}).index('{1}')]",
-    "dict(**{0})['{1}']",
-    "next(v for k, v in {0}.items() if k == '{1}')",
-    "({0} | {{}})['{1}']",
-    "collections.ChainMap({{}}, {0})['{1}']",
-    "copy.copy({0})['{1}']",
-]
-ELEMENTS = [
-    "{0}[{1}]",
-    "{0}[{1}:][0]",
-    "pick({0}, {1})",
-    "list({0})[{1}]",
-    "[*{0}][{1}]",
-    "next(itertools.islice({0}, {1}, None))",
-    "[x for x in {0}][{1}]",
-    "Reader({0})[{1}]",
-    "sorted({0}, key=lambda v: 0)[{1}]",
-    "tuple(same({0}))[{1}]",
-    "(lambda *a: a)(*{0})[{1}]",
-    "operator.getitem({0}, {1})",
-    "list(map(same, {0}))[{1}]",
-    "collections.deque({0})[{1}]",
-    "copy.copy({0})[{1}]",
-    "list(zip({0}, {0}))[{1}][1]",
-    "next(v for i, v in enumerate({0}) if i == {1})",
-]
+ATTRIBUTES = listed(
+    """
+{0}.{1} | getattr({0}, '{1}') | vars({0})['{1}'] | pick({0}, '{1}') | same({0}).{1}
+Reader({0}).held.{1} | operator.attrgetter('{1}')({0}) | ({0} if X else None).{1}
+getattr(*[{0}, '{1}']) | copy.copy({0}).{1} | weakref.ref({0})().{1}
+functools.reduce(getattr, ['{1}'], {0}) | functools.partial(getattr, {0})('{1}')
+object.__getattribute__({0}, '{1}') | copy.deepcopy([{0}])[0].{1}
+"""
+)
+ITEMS = listed(
+    """
+{0}['{1}'] | {0}.get('{1}') | pick({0}, '{1}') | dict({0})['{1}'] | Reader({0})['{1}']
+{{**{0}}}['{1}'] | ({0} or None)['{1}'] | [v for k, v in {0}.items() if k == '{1}'][0]
+operator.itemgetter('{1}')({0}) | list({0}.values())[list({0}).index('{1}')] | dict(**{0})['{1}']
+next(v for k, v in {0}.items() if k == '{1}') | ({0}|{{}})['{1}']
+collections.ChainMap({{}}, {0})['{1}'] | copy.copy({0})['{1}']
+"""
+)
+ELEMENTS = listed(
+    """
+{0}[{1}] | {0}[{1}:][0] | pick({0}, {1}) | list({0})[{1}] | [*{0}][{1}]
+next(itertools.islice({0}, {1}, None)) | [x for x in {0}][{1}] | Reader({0})[{1}]
+sorted({0}, key=lambda v: 0)[{1}] | tuple(same({0}))[{1}] | (lambda *a: a)(*{0})[{1}]
+operator.getitem({0}, {1}) | list(map(same, {0}))[{1}] | collections.deque({0})[{1}]
+copy.copy({0})[{1}] | list(zip({0}, {0}))[{1}][1] | next(v for i, v in enumerate({0}) if i == {1})
+"""
+)
 
 
 def step(draw, text, value):

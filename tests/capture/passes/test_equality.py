@@ -1,4 +1,7 @@
-"""Graphs compute the same before and after passes: for all ops, their gradients, and programs."""
+"""Graphs compute the same before and after passes: for all ops and for programs.
+
+``tests/capture/test_op_samples.py`` has the gradients of all ops.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +13,6 @@ from eagerflow.capture.passes import ALL
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.ir import Value
 from eagerflow.graph.sizes import concrete
-from eagerflow.ops.creation.parametric_draws import no_second
 from eagerflow.tensor import Tensor
 from tests.contract.cases import (
     SOAK,
@@ -18,7 +20,6 @@ from tests.contract.cases import (
     check_all_close,
     check_same_bits,
     main_dtype,
-    moving,
     prepared,
     results,
     samples,
@@ -127,39 +128,6 @@ def test_samples(op):
                 removed += len(graph.nodes) - len(exact.nodes)
     if op.data and any(True for _ in samples(op, main_dtype(op))):
         assert removed or op.name in _BY_VALUE, "no sample was made smaller"
-
-
-@pytest.mark.sampled(9)
-@pytest.mark.parametrize("op", [op for op in OPS if op.differentiable], ids=lambda op: op.name)
-def test_gradients_of_samples(op):
-    """The gradients of each op, as a tape in a trace records them."""
-    checked = 0
-    for sample in spread(samples(op, main_dtype(op)), 3):
-        with about(op, sample):
-            data, attributes, _ = prepared(op, sample)
-            where = moving(sample)
-            tensors, arguments = with_tensors(data, lambda x: x)
-            if not where or not tensors:
-                continue
-
-            def f(*xs, arguments=arguments, attributes=attributes):
-                with ef.GradientTape(persistent=True) as tape:
-                    smooth = [x for x in xs if ef.dtypes.is_inexact(x.dtype)]
-                    for x in smooth:
-                        tape.watch(x)
-                    out = op.call(*arguments(xs), **attributes)
-                    out = out if isinstance(out, tuple) else (out,)
-                    real = [y for y in out if y.dtype.kind in "fc"]
-                    loss = sum((ef.sum(ef.abs(y * 1.5)) for y in real), start=ef.tensor(0.0))
-                return [tape.gradient(loss, x, unconnected="zero") for x in smooth]
-
-            try:
-                graph = traced(f, tensors)
-            except EagerflowError:
-                continue
-            check_passes(graph, tensors, f"the gradient of {op.name}", 50.0)
-            checked += 1
-    assert checked or op.vjp is no_second, f"{op.name}: no gradient was traced"
 
 
 # Random programs ---------------------------------------------------------------------------------

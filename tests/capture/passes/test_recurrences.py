@@ -84,10 +84,8 @@ def products(graph):
 )
 @settings(max_examples=30)
 def test_values_and_gradients(cell, length, reverse, turned, seed):
-    gradients, args = (
-        gradients_of(loss_of(cell, reverse, turned)),
-        arguments(length, turned, seed),
-    )
+    gradients = gradients_of(loss_of(cell, reverse, turned))
+    args = arguments(length, turned, seed)
     graph = ef.capture.trace(gradients, *specs_of(args))
     found, _ = evaluate(recurrences(graph.optimized(without=("recurrences",))), args)
     for one, other in zip(found, gradients(*args), strict=True):

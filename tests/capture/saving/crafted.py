@@ -24,40 +24,14 @@ from tests.plan.programs import ODD
 
 LENGTHS = (0, 1, 8, 2**31, 2**32, 2**62, 2**63, 2**64 - 1, 100_000_001)
 DTYPES = ("U128", "", "f32", "F4", "object", "F32 ", None, 5, ["F32"], {"F32": 1})
-SHAPES = {
-    "negative": [-1],
-    "two negative": [-1, -2],
-    "2^63": [2**63],
-    "2^64": [2**64],
-    "huge": [10**3000],
-    "overflow": [4194305, 4194305, 211106198978564],
-    "float": [2.0],
-    "flag": [True],
-    "text": ["2"],
-    "null": None,
-    "number": 2,
-    "nested": [[2]],
-    "object": {"0": 2},
-    "too many": [1] * 65 + [2],
-    "zero and huge": [0, 2**62, 2**62],
-    "missing": [],
-    "other": [1],
-}
-OFFSETS = {
-    "reversed": [8, 0],
-    "negative": [-8, 0],
-    "beyond": [0, 800],
-    "huge": [2**63, 2**63 + 8],
-    "one": [0],
-    "three": [0, 8, 16],
-    "text": ["0", "8"],
-    "floats": [0.0, 8.0],
-    "null": None,
-    "flags": [False, True],
-    "gap": [1, 9],
-    "later": [8, 16],
-    "nan": [float("nan"), 8],
-}
+SHAPES = (
+    *([-1], [-1, -2], [2**63], [2**64], [10**3000], [4194305, 4194305, 211106198978564], [2.0]),
+    *([True], ["2"], None, 2, [[2]], {"0": 2}, [1] * 65 + [2], [0, 2**62, 2**62], [], [1]),
+)
+OFFSETS = (
+    *([8, 0], [-8, 0], [0, 800], [2**63, 2**63 + 8], [0], [0, 8, 16], ["0", "8"], [0.0, 8.0]),
+    *(None, [False, True], [1, 9], [8, 16], [float("nan"), 8]),
+)
 NOT_UTF8 = {
     "continuation": b"\x80",
     "overlong": b"\xc0\xaf",
@@ -66,40 +40,15 @@ NOT_UTF8 = {
     "too high": b"\xf5\x80\x80\x80",
     "latin": b"\xe9",
 }
-HEADERS = {
-    "nothing": "",
-    "object": "{}",
-    "list": "[]",
-    "text": '"x"',
-    "number": "1",
-    "null": "null",
-    "open": "{",
-    "closed": "}",
-    "half": '{"a"',
-    "comma": '{"a":{},}',
-    "quotes": "{'a':1}",
-    "comment": "{}//",
-    "bom": "\ufeff{}",
-    "two": "{}{}",
-    "key number": "{1:2}",
-    "blank": "   ",
-    "entry of a number": '{"a":{1:2}}',
-    "entry key twice": '{"a":{"dtype":1,"dtype":2}}',
-    "no colon": '{"a" {}}',
-    "bare": "{a:1}",
-    "newline in text": '{"a\nb":{}}',
-    "nan": '{"a":NaN}',
-    "escape": '{"\\x41":{}}',
-    "surrogate": '{"\\ud800":{}}',
-    "nul": '{"\x00":{}}',
-    "metadata list": '{"__metadata__":[]}',
-    "metadata null": '{"__metadata__":null}',
-    "metadata number": '{"__metadata__":{"format":1}}',
-    "metadata nested": '{"__metadata__":{"format":{"a":"b"}}}',
-    "metadata twice": '{"__metadata__":{},"__metadata__":{}}',
-    "metadata key twice": '{"__metadata__":{"a":"b","a":"b"}}',
-    "metadata of 65": '{"__metadata__":{' + ",".join(f'"{i}":""' for i in range(65)) + "}}",
-}
+HEADERS = (
+    *("", "{}", "[]", '"x"', "1", "null", "{", "}", '{"a"', '{"a":{},}', "{'a':1}", "{}//"),
+    *("\ufeff{}", "{}{}", "{1:2}", "   ", '{"a":{1:2}}', '{"a":{"dtype":1,"dtype":2}}'),
+    *('{"a" {}}', "{a:1}", '{"a\nb":{}}', '{"a":NaN}', '{"\\x41":{}}', '{"\\ud800":{}}'),
+    *('{"\x00":{}}', '{"__metadata__":[]}', '{"__metadata__":null}'),
+    *('{"__metadata__":{"format":1}}', '{"__metadata__":{"format":{"a":"b"}}}'),
+    *('{"__metadata__":{},"__metadata__":{}}', '{"__metadata__":{"a":"b","a":"b"}}'),
+    '{"__metadata__":{' + ",".join(f'"{i}":""' for i in range(65)) + "}}",
+)
 
 
 def containers():
@@ -112,8 +61,8 @@ def containers():
         yield f"header length {length}", length.to_bytes(8, "little") + base[8:]
     for name, words in NOT_UTF8.items():
         yield f"UTF-8 {name}", joined(b'{"' + words + b'":{}}')
-    for name, words in HEADERS.items():
-        yield f"header {name}", joined(words)
+    for words in HEADERS:
+        yield f"header {words!r:.60}", joined(words)
     for i in range(8, len(base), len(base) // 12):
         yield f"cut at {i}", base[:i]
     for count in (1, 8, 1000):
@@ -127,10 +76,10 @@ def containers():
 
     for dtype in DTYPES:
         yield f"dtype {dtype!r}", entry(dtype=dtype)
-    for name, shape in SHAPES.items():
-        yield f"shape {name}", entry(shape=shape)
-    for name, ends in OFFSETS.items():
-        yield f"offsets {name}", entry(data_offsets=ends)
+    for shape in SHAPES:
+        yield f"shape {shape!s:.60}", entry(shape=shape)
+    for ends in OFFSETS:
+        yield f"offsets {ends}", entry(data_offsets=ends)
     yield "entry with more", entry(more=1)
     words = json.dumps(header)
     yield "entry's key twice", joined(words.replace('"shape"', '"dtype": "F32", "shape"'), arrays)
@@ -381,8 +330,7 @@ CHANGES = {
         "attributes", lambda r: ["{" + ",".join(f'"{i}":0' for i in range(1_000_000)) + "}", *r[1:]]
     ),
     "keys twice": rows(
-        "attributes",
-        lambda r: [r[0], '{"axis":null,"axis":null,"dtype":null,"keepdims":false}'],
+        "attributes", lambda r: [r[0], '{"axis":null,"axis":null,"dtype":null,"keepdims":false}']
     ),
     "not a number": rows(
         "attributes", lambda r: [r[0], '{"axis":NaN,"dtype":null,"keepdims":false}']

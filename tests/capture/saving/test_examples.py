@@ -65,8 +65,7 @@ def test_they_come_back_with_their_bits(dtype, tmp_path):
 
 
 def test_files_without_examples_are_as_they_were(tmp_path):
-    graph = scaled()
-    graph.save(tmp_path / "m.ef")
+    scaled().save(tmp_path / "m.ef")
     assert b'"examples":' not in (tmp_path / "m.ef").read_bytes()
     assert ef.capture.load(tmp_path / "m.ef").examples == ()
 
@@ -112,9 +111,8 @@ def test_example_with_different_result_is_refused(data, name):
     with pytest.raises(SessionError, match=rf"{name}: example 1 .*does not give the result"):
         examples.check(loaded)
     tiny = loaded.examples[0].outputs[name] * (1 + 1e-6)  # as of another processor
-    loaded.examples = (
-        loaded.examples[0]._replace(outputs=loaded.examples[0].outputs | {name: tiny}),
-    )
+    first = loaded.examples[0]
+    loaded.examples = (first._replace(outputs=first.outputs | {name: tiny}),)
     examples.check(loaded)
 
 

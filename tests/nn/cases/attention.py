@@ -48,43 +48,31 @@ def row(cls, *inputs, **kwargs):
     return case(cls, inputs=inputs, _together=True, **kwargs)
 
 
+CAUSAL, SCORES = {"use_causal_mask": True}, {"return_attention_scores": True}
+
 CASES = [
     row("Attention", QUERY, VALUE, KEY, _reference=attention(product)),
     row("Attention", SELF, SELF, use_scale=True, _reference=attention(product)),
-    row(
-        "Attention",
-        SELF,
-        SELF,
-        call={"use_causal_mask": True},
-        _reference=attention(product, causal=True),
-    ),
+    row("Attention", SELF, SELF, call=CAUSAL, _reference=attention(product, causal=True)),
     row("Attention", QUERY, VALUE, KEY, score_mode="concat", _reference=attention(waves)),
     row(
-        "Attention",
-        QUERY,
-        VALUE,
-        KEY,
+        *("Attention", QUERY, VALUE, KEY),
         use_scale=True,
         score_mode="concat",
-        call={"use_causal_mask": True},
+        call=CAUSAL,
         _reference=attention(scaled_waves, causal=True),
     ),
-    row("Attention", QUERY, VALUE, KEY, use_scale=True, call={"return_attention_scores": True}),
-    row("Attention", (2, 2, 3, 4), (2, 2, 5, 4), call={"use_causal_mask": True}),
+    row("Attention", QUERY, VALUE, KEY, use_scale=True, call=SCORES),
+    row("Attention", (2, 2, 3, 4), (2, 2, 5, 4), call=CAUSAL),
     row("Attention", QUERY, VALUE, KEY, call={"mask": MASKS}),
-    row("Attention", QUERY, VALUE, KEY, call={"mask": MASKS, "return_attention_scores": True}),
-    row("Attention", SELF, SELF, call={"mask": [None, MASKS[1]], "use_causal_mask": True}),
+    row("Attention", QUERY, VALUE, KEY, call={"mask": MASKS} | SCORES),
+    row("Attention", SELF, SELF, call={"mask": [None, MASKS[1]]} | CAUSAL),
     row("Attention", QUERY, VALUE, KEY, call={"mask": NONE}),
     row("AdditiveAttention", QUERY, VALUE, KEY, call={"mask": MASKS}),
     row("AdditiveAttention", QUERY, VALUE, KEY, call={"mask": NONE}),
     row("Attention", QUERY, VALUE, KEY, dropout=0.5, _random=True),
     row("AdditiveAttention", QUERY, KEY, _reference=attention(additive)),
     row("AdditiveAttention", QUERY, VALUE, KEY, use_scale=False, _reference=attention(additive)),
-    row(
-        "AdditiveAttention",
-        SELF,
-        SELF,
-        call={"use_causal_mask": True, "return_attention_scores": True},
-    ),
+    row("AdditiveAttention", SELF, SELF, call=CAUSAL | SCORES),
     row("AdditiveAttention", QUERY, KEY, dropout=0.5, _random=True),
 ]

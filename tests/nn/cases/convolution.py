@@ -1,6 +1,7 @@
 """Convolutions of each rank: plain, transposed, depthwise, separable."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 
@@ -66,9 +67,8 @@ def transposed(strides=1, padding="valid", output_padding=None, dilation_rate=1)
     def reference(weights, x):
         kernel, rank = weights[0], x.ndim - 2
         given = (strides, dilation_rate, output_padding)
-        axes = list(
-            zip(x.shape[1:-1], kernel.shape, *(per_axis(v, rank) for v in given), strict=False)
-        )
+        given = (per_axis(v, rank) for v in given)
+        axes = list(zip(x.shape[1:-1], kernel.shape, *given, strict=False))
         whole = [n * s + k * r for n, k, s, r, _ in axes]
         y = np.zeros((len(x), *whole, kernel.shape[-2]))
         for at, tap in itertools.product(np.ndindex(x.shape[1:-1]), np.ndindex(kernel.shape[:-2])):
@@ -90,6 +90,7 @@ def transposed(strides=1, padding="valid", output_padding=None, dilation_rate=1)
 
 SIGNALS, IMAGES, VOLUMES = [(2, 9, 4)], [(2, 7, 6, 4)], [(1, 5, 4, 5, 2)]
 
+UNEVEN = {"output_padding": (0, 1, 2)}
 TRANSPOSED = [
     ("Conv1DTranspose", SIGNALS, 3, 3, {"strides": 2}, {}),
     ("Conv1DTranspose", SIGNALS, 3, 4, {"strides": 2, "padding": "same"}, {}),
@@ -104,62 +105,35 @@ TRANSPOSED = [
     ("Conv2DTranspose", IMAGES, 3, (5, 3), {"strides": (2, 2), "output_padding": (1, 0)}, {}),
     ("Conv2DTranspose", IMAGES, 2, 2, {"strides": 3}, {"use_bias": False}),
     ("Conv3DTranspose", VOLUMES, 2, 2, {"strides": 2}, {}),
-    (
-        "Conv3DTranspose",
-        VOLUMES,
-        2,
-        2,
-        {"strides": 3, "output_padding": (0, 1, 2), "padding": "same"},
-        {},
-    ),
+    ("Conv3DTranspose", VOLUMES, 2, 2, {"strides": 3, "padding": "same"} | UNEVEN, {}),
     ("Conv3DTranspose", VOLUMES, 2, (1, 2, 3), {"strides": (1, 2, 2), "padding": "same"}, {}),
 ]
 
+
+def row(cls, inputs, *args, reference=conv, before=2, **options):
+    """A case whose reference knows of strides and padding, behind so many arguments, and others."""
+    known = dict(zip(("strides", "padding"), args[before:], strict=False))
+    known |= {key: options[key] for key in ("padding", "dilation_rate", "groups") if key in options}
+    if "padding" in known:
+        known["padding"] = known["padding"].lower()
+    return case(cls, *args, **options, inputs=inputs, _reference=reference(**known))
+
+
+by_channel = partial(row, reference=depthwise, before=1)
+separable = partial(row, reference=partial(depthwise, True))
+
 CASES = [
-    case("Conv1D", 3, 3, inputs=SIGNALS, _reference=conv()),
-    case("Conv1D", 3, 3, 2, "same", inputs=SIGNALS, _reference=conv(strides=2, padding="same")),
-    case(
-        "Conv1D",
-        *(3, 2, 1, "causal"),
-        dilation_rate=2,
-        inputs=SIGNALS,
-        _reference=conv(padding="causal", dilation_rate=2),
-    ),
-    case("Conv1D", 3, 2, 2, "causal", inputs=SIGNALS, _reference=conv(strides=2, padding="causal")),
-    case("Conv1D", 4, 3, groups=2, use_bias=False, inputs=SIGNALS, _reference=conv(groups=2)),
-    case("Conv2D", 3, 3, inputs=IMAGES, _reference=conv()),
-    case(
-        "Conv2D",
-        *(4, (3, 2), (2, 1), "same"),
-        groups=2,
-        inputs=IMAGES,
-        _reference=conv(strides=(2, 1), padding="same", groups=2),
-    ),
-    case(
-        "Conv2D",
-        *(3, 2),
-        dilation_rate=(1, 2),
-        use_bias=False,
-        inputs=IMAGES,
-        _reference=conv(dilation_rate=(1, 2)),
-    ),
-    case(
-        "Conv2D",
-        *(2, 3),
-        padding="SAME",
-        dilation_rate=2,
-        inputs=IMAGES,
-        _reference=conv(padding="same", dilation_rate=2),
-    ),
-    case(
-        "Conv2D",
-        *(2, 1),
-        data_format="channels_last",
-        kernel_regularizer="l2",
-        inputs=IMAGES,
-        _reference=conv(),
-    ),
-    case("Conv3D", 3, 2, inputs=VOLUMES, _reference=conv()),
+    row("Conv1D", SIGNALS, 3, 3),
+    row("Conv1D", SIGNALS, 3, 3, 2, "same"),
+    row("Conv1D", SIGNALS, 3, 2, 1, "causal", dilation_rate=2),
+    row("Conv1D", SIGNALS, 3, 2, 2, "causal"),
+    row("Conv1D", SIGNALS, 4, 3, groups=2, use_bias=False),
+    row("Conv2D", IMAGES, 3, 3),
+    row("Conv2D", IMAGES, 4, (3, 2), (2, 1), "same", groups=2),
+    row("Conv2D", IMAGES, 3, 2, dilation_rate=(1, 2), use_bias=False),
+    row("Conv2D", IMAGES, 2, 3, padding="SAME", dilation_rate=2),
+    row("Conv2D", IMAGES, 2, 1, data_format="channels_last", kernel_regularizer="l2"),
+    row("Conv3D", VOLUMES, 3, 2),
     case(
         "Conv3D",
         *(2, (1, 2, 3), (1, 2, 1), "same"),
@@ -167,26 +141,14 @@ CASES = [
         inputs=VOLUMES,
         _reference=lambda w, x: np.tanh(conv(strides=(1, 2, 1), padding="same")(w, x)),
     ),
-    case(
-        "Conv3D",
-        *(2, 2),
-        groups=2,
-        dilation_rate=2,
-        inputs=VOLUMES,
-        _reference=conv(groups=2, dilation_rate=2),
-    ),
+    row("Conv3D", VOLUMES, 2, 2, groups=2, dilation_rate=2),
     *(
         case(cls, filters, size, **options, **more, inputs=inputs, _reference=transposed(**options))
         for cls, inputs, filters, size, options, more in TRANSPOSED
     ),
-    case("DepthwiseConv1D", 3, inputs=SIGNALS, _reference=depthwise()),
-    case(
-        "DepthwiseConv1D",
-        *(2, 2, "same", 3),
-        inputs=SIGNALS,
-        _reference=depthwise(strides=2, padding="same"),
-    ),
-    case("DepthwiseConv2D", 3, inputs=IMAGES, _reference=depthwise()),
+    by_channel("DepthwiseConv1D", SIGNALS, 3),
+    by_channel("DepthwiseConv1D", SIGNALS, 2, 2, "same", 3),
+    by_channel("DepthwiseConv2D", IMAGES, 3),
     case(
         "DepthwiseConv2D",
         *((2, 3), 2, "same"),
@@ -196,18 +158,10 @@ CASES = [
         inputs=IMAGES,
         _reference=lambda w, x: np.maximum(depthwise(strides=2, padding="same")(w, x), 0),
     ),
-    case(
-        "DepthwiseConv2D", 3, dilation_rate=2, inputs=IMAGES, _reference=depthwise(dilation_rate=2)
-    ),
-    case("SeparableConv1D", 5, 3, inputs=SIGNALS, _reference=depthwise(True)),
+    by_channel("DepthwiseConv2D", IMAGES, 3, dilation_rate=2),
+    separable("SeparableConv1D", SIGNALS, 5, 3),
     case("SeparableConv1D", 5, 3, 2, "same", depth_multiplier=2, use_bias=False, inputs=SIGNALS),
-    case("SeparableConv2D", 5, 3, inputs=IMAGES, _reference=depthwise(True)),
-    case(
-        "SeparableConv2D",
-        *(5, (3, 2), 2, "same"),
-        depth_multiplier=2,
-        inputs=IMAGES,
-        _reference=depthwise(True, strides=2, padding="same"),
-    ),
+    separable("SeparableConv2D", IMAGES, 5, 3),
+    separable("SeparableConv2D", IMAGES, 5, (3, 2), 2, "same", depth_multiplier=2),
     case("SeparableConv2D", 2, 2, dilation_rate=2, activation="tanh", inputs=IMAGES),
 ]

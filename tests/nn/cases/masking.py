@@ -11,11 +11,5 @@ CASES = [
     case("Masking", inputs=[STEPS], _reference=lambda weights, x: x),
     case("Masking", 3.0, inputs=[np.where(STEPS == 0, 3, STEPS).astype("float32")]),
     case("Lambda", "ef.square", _keras=None, _reference=lambda weights, x: x * x),
-    case(
-        "Lambda",
-        "ef.sum",
-        arguments={"axis": 1},
-        _keras=None,
-        _reference=lambda weights, x: x.sum(1),
-    ),
+    case("Lambda", "ef.sum", arguments={"axis": 1}, _keras=None, _reference=lambda w, x: x.sum(1)),
 ]

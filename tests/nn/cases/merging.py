@@ -46,28 +46,14 @@ CASES = [
     case("Minimum", inputs=THREE, _reference=of(np.minimum)),
     case("Minimum", inputs=UNLIKE, _reference=of(np.minimum)),
     case("Concatenate", inputs=THREE, _reference=lambda w, *x: np.concatenate(x, -1)),
-    case(
-        "Concatenate",
-        axis=1,
-        inputs=[(2, 3, 4), (2, 1, 4)],
-        _reference=lambda w, *x: np.concatenate(x, 1),
-    ),
-    case(
-        "Dot",
-        1,
-        inputs=[(3, 4), (3, 4)],
-        _reference=lambda weights, a, b: (a * b).sum(1, keepdims=True),
-    ),
+    case("Concatenate", axis=1, inputs=UNLIKE[:2], _reference=lambda w, *x: np.concatenate(x, 1)),
+    case("Dot", 1, inputs=[(3, 4)] * 2, _reference=lambda w, a, b: (a * b).sum(1, keepdims=True)),
     case("Dot", (2, 1), inputs=[(3, 2, 4), (3, 4, 5)], _reference=dot("abi,aic->abc")),
     case("Dot", 1, inputs=[(3, 4, 2), (3, 4, 5)], _reference=dot("aib,aic->abc")),
     case("Dot", -1, inputs=[(3, 2, 4), (3, 5, 4)], _reference=dot("abi,aci->abc")),
     case("Dot", (1, 2), inputs=[(3, 4), (3, 5, 4)], _reference=dot("ai,aci->ac")),
     case("Dot", (3, 1), inputs=[(2, 3, 2, 4), (2, 4, 5, 3)], _reference=dot("abci,aide->abcde")),
     case(
-        "Dot",
-        (2, 1),
-        True,
-        inputs=[(3, 2, 4), (3, 4, 5)],
-        _reference=dot("abi,aic->abc", (2, 1)),
+        "Dot", (2, 1), True, inputs=[(3, 2, 4), (3, 4, 5)], _reference=dot("abi,aic->abc", (2, 1))
     ),
 ]

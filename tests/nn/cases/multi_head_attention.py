@@ -1,6 +1,7 @@
 """Attention with heads and projections."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -59,61 +60,40 @@ HIDDEN[0, 1] = False  # a query that sees nothing
 SCORES = {"return_attention_scores": True}
 CAUSAL = {"use_causal_mask": True}
 
+MORE = (2, 3, 4, 5), (2, 3, 6, 5)  # with an axis more
+ONES = {"kernel_initializer": "he_normal", "bias_initializer": "ones"}
+two_heads = partial(row, "MultiHeadAttention", 2, 3)
+
 CASES = [
-    row("MultiHeadAttention", 2, 3, _reference=heads()),
-    row("MultiHeadAttention", 2, 3, inputs=[QUERY, VALUE, KEY], _reference=heads()),
-    row("MultiHeadAttention", 2, 3, inputs=[SELF, SELF], call=CAUSAL, _reference=heads(True)),
+    two_heads(_reference=heads()),
+    two_heads(inputs=[QUERY, VALUE, KEY], _reference=heads()),
+    two_heads(inputs=[SELF, SELF], call=CAUSAL, _reference=heads(True)),
     # Keras 3.15 with JAX takes values of another width only where scores are wanted.
-    row("MultiHeadAttention", 2, 3, 5, _keras=None, _reference=heads()),
-    row("MultiHeadAttention", 2, 3, 5, call=SCORES | CAUSAL, inputs=[SELF, SELF]),
-    row("MultiHeadAttention", 2, 3, use_bias=False, _reference=heads(bias=False)),
-    row("MultiHeadAttention", 2, 3, output_shape=5, _reference=heads()),
-    row("MultiHeadAttention", 2, 3, output_shape=(5, 2), _reference=heads()),
-    row("MultiHeadAttention", 2, 3, sliding_window=2, _reference=heads(window=2)),
-    row(
-        "MultiHeadAttention",
-        2,
-        3,
-        sliding_window=2,
-        inputs=[SELF, SELF],
-        call=CAUSAL | SCORES,
-    ),
-    row("MultiHeadAttention", 2, 3, call=SCORES),
-    row("MultiHeadAttention", 2, 3, use_gate=True, value_dim=4, call=SCORES),
-    row("MultiHeadAttention", 2, 3, use_gate=True),
-    row("MultiHeadAttention", 2, 3, inputs=[QUERY, VALUE, KEY, *masks(2, 3, 5)]),
-    row("MultiHeadAttention", 2, 3, inputs=[QUERY, VALUE, KEY, *masks(2, 3, 5)], call=SCORES),
-    row("MultiHeadAttention", 2, 3, call=CAUSAL | {"attention_mask": mask(1, 2, 3, 5)}),
-    row("MultiHeadAttention", 2, 3, call=CAUSAL | {"attention_mask": mask(3, 5)}),
-    row("MultiHeadAttention", 2, 3, call=SCORES | {"attention_mask": HIDDEN}),
-    row("MultiHeadAttention", 2, 3, inputs=[(2, 3, 4, 5), (2, 3, 6, 5)], attention_axes=2),
-    row("MultiHeadAttention", 2, 3, inputs=[(2, 3, 4, 5), (2, 3, 6, 5)], attention_axes=-2),
-    row("MultiHeadAttention", 2, 3, inputs=[(2, 3, 4, 5), (2, 2, 6, 5)]),
-    row(
-        "MultiHeadAttention",
-        2,
-        3,
-        attention_axes=(1, 3),
-        inputs=[(2, 3, 4, 3, 5), (2, 2, 4, 5, 5)],
-        call=SCORES,
-    ),
-    row("MultiHeadAttention", 2, 3, dropout=0.5, _random=True),
-    row(
-        "MultiHeadAttention",
-        2,
-        3,
-        kernel_initializer="he_normal",
-        kernel_regularizer="l2",
-        bias_initializer="ones",
-        bias_regularizer="l1",
-    ),
+    two_heads(5, _keras=None, _reference=heads()),
+    two_heads(5, call=SCORES | CAUSAL, inputs=[SELF, SELF]),
+    two_heads(use_bias=False, _reference=heads(bias=False)),
+    two_heads(output_shape=5, _reference=heads()),
+    two_heads(output_shape=(5, 2), _reference=heads()),
+    two_heads(sliding_window=2, _reference=heads(window=2)),
+    two_heads(sliding_window=2, inputs=[SELF, SELF], call=CAUSAL | SCORES),
+    two_heads(call=SCORES),
+    two_heads(use_gate=True, value_dim=4, call=SCORES),
+    two_heads(use_gate=True),
+    two_heads(inputs=[QUERY, VALUE, KEY, *masks(2, 3, 5)]),
+    two_heads(inputs=[QUERY, VALUE, KEY, *masks(2, 3, 5)], call=SCORES),
+    two_heads(call=CAUSAL | {"attention_mask": mask(1, 2, 3, 5)}),
+    two_heads(call=CAUSAL | {"attention_mask": mask(3, 5)}),
+    two_heads(call=SCORES | {"attention_mask": HIDDEN}),
+    two_heads(inputs=MORE, attention_axes=2),
+    two_heads(inputs=MORE, attention_axes=-2),
+    two_heads(inputs=[(2, 3, 4, 5), (2, 2, 6, 5)]),
+    two_heads(attention_axes=(1, 3), inputs=[(2, 3, 4, 3, 5), (2, 2, 4, 5, 5)], call=SCORES),
+    two_heads(dropout=0.5, _random=True),
+    two_heads(**ONES, kernel_regularizer="l2", bias_regularizer="l1"),
     row("GroupQueryAttention", 3, 4, 2, _reference=heads(groups=2)),
     row("GroupQueryAttention", 3, 4, 1, inputs=[QUERY, VALUE, KEY], _reference=heads(groups=4)),
     row(
-        "GroupQueryAttention",
-        3,
-        4,
-        2,
+        *("GroupQueryAttention", 3, 4, 2),
         inputs=[SELF, SELF],
         call=CAUSAL,
         _reference=heads(True, groups=2),

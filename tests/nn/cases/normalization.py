@@ -7,6 +7,8 @@ from tests.nn.cases import case
 IMAGES = (2, 3, 4, 6)
 WORDS = np.array([[0, 1, 5], [2, 2, 4]])
 MEAN, VARIANCE = [1.0, -2.0, 0.5, 0.0], [0.25, 4.0, 1.0, 0.0]
+GIVEN = {"mean": MEAN, "variance": VARIANCE}
+SPREAD = np.maximum(np.sqrt(VARIANCE), 1e-7)
 
 
 def batch(axis, epsilon):
@@ -64,6 +66,8 @@ def beside(weights, x):
     return out
 
 
+ALONE = {"_keras": None, "_reference": beside}
+
 CASES = [
     case("BatchNormalization", inputs=[(8, 4)], _reference=batch(-1, 1e-3)),
     case("BatchNormalization", 1, 0.9, 1e-2, inputs=[(3, 4, 5)], _reference=batch(1, 1e-2)),
@@ -99,29 +103,16 @@ CASES = [
     case("RMSNormalization", [1, 2], 0.1, inputs=[(2, 3, 4)]),
     case("UnitNormalization", _reference=lambda w, x: x / np.sqrt((x**2).sum(1, keepdims=True))),
     case("UnitNormalization", [1, 2], inputs=[(2, 3, 4)]),
-    case(
-        "LocalResponseNormalization",
-        *(2, 2.0, 0.1, 0.75),
-        inputs=[IMAGES],
-        _keras=None,
-        _reference=beside,
-    ),
+    case("LocalResponseNormalization", 2, 2.0, 0.1, 0.75, inputs=[IMAGES], **ALONE),
     case(
         "Normalization",
-        mean=MEAN,
-        variance=VARIANCE,
+        **GIVEN,
         inputs=[np.random.default_rng(0).normal(MEAN, 0.1, (3, 4)).astype("float32")],
         _gradients=False,  # one variance is 0, so that the slope is 1e7
-        _reference=lambda w, x: (x - MEAN) / np.maximum(np.sqrt(VARIANCE), 1e-7),
+        _reference=lambda w, x: (x - MEAN) / SPREAD,
         _tolerance=1e-4,
     ),
-    case(
-        "Normalization",
-        mean=MEAN,
-        variance=VARIANCE,
-        invert=True,
-        _reference=lambda w, x: x * np.maximum(np.sqrt(VARIANCE), 1e-7) + MEAN,
-    ),
+    case("Normalization", **GIVEN, invert=True, _reference=lambda w, x: x * SPREAD + MEAN),
     case("Normalization", None, 2.0, 9.0, _reference=lambda w, x: (x - 2) / 3),
     case("Normalization", [1, 2], MEAN[:2], VARIANCE[:2], inputs=[(3, 4, 2)]),
     case("Normalization", inputs=[(3, 4)], _keras=None, _reference=lambda w, x: x),

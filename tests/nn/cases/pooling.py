@@ -22,9 +22,8 @@ def windows(function, size, strides=None, padding="valid"):
         y = np.empty((len(x), *sizes, x.shape[-1]))
         for at in np.ndindex(*sizes):
             ends = (slice(i * s, i * s + k) for i, s, k in zip(at, steps, window, strict=True))
-            y[(slice(None), *at)] = function(
-                padded[(slice(None), *ends)], tuple(range(1, rank + 1))
-            )
+            seen = padded[(slice(None), *ends)]
+            y[(slice(None), *at)] = function(seen, tuple(range(1, rank + 1)))
         return y
 
     return reference

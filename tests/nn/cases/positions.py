@@ -1,6 +1,7 @@
 """Positions; Keras has no such layers, so each has a definition of loops."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -36,49 +37,31 @@ def waves(start=0, wavelength=10_000.0):
     return reference
 
 
+def learned(start, end):
+    return lambda weights, x: np.broadcast_to(weights[0][start:end], x.shape)
+
+
+case = partial(case, _keras=None)
+LATER = {"call": {"start_index": 3}}
+
 CASES = [
-    case("RotaryEmbedding", inputs=[(2, 5, 3, 4)], _keras=None, _reference=turned()),
-    case("RotaryEmbedding", inputs=[(2, 5, 6)], _keras=None, _reference=turned()),
+    case("RotaryEmbedding", inputs=[(2, 5, 3, 4)], _reference=turned()),
+    case("RotaryEmbedding", inputs=[(2, 5, 6)], _reference=turned()),
     case(
-        "RotaryEmbedding",
-        100.0,
-        2.0,
+        *("RotaryEmbedding", 100.0, 2.0),
         sequence_axis=2,
         inputs=[(2, 3, 5, 4)],
-        call={"start_index": 3},
-        _keras=None,
+        **LATER,
         _reference=turned(3, 100.0, 2.0, 2),
     ),
+    case("SinePositionEncoding", inputs=[(2, 5, 4)], _gradients=False, _reference=waves()),
     case(
-        "SinePositionEncoding",
-        inputs=[(2, 5, 4)],
-        _keras=None,
-        _gradients=False,
-        _reference=waves(),
-    ),
-    case(
-        "SinePositionEncoding",
-        50.0,
+        *("SinePositionEncoding", 50.0),
         inputs=[(2, 3, 5, 3)],
         call={"start_index": 7},
-        _keras=None,
         _gradients=False,
         _reference=waves(7, 50.0),
     ),
-    case(
-        "PositionEmbedding",
-        8,
-        inputs=[(2, 5, 3)],
-        _keras=None,
-        _reference=lambda weights, x: np.broadcast_to(weights[0][:5], x.shape),
-    ),
-    case(
-        "PositionEmbedding",
-        8,
-        "ones",
-        inputs=[(2, 3, 5, 4)],
-        call={"start_index": 3},
-        _keras=None,
-        _reference=lambda weights, x: np.broadcast_to(weights[0][3:], x.shape),
-    ),
+    case("PositionEmbedding", 8, inputs=[(2, 5, 3)], _reference=learned(0, 5)),
+    case("PositionEmbedding", 8, "ones", inputs=[(2, 3, 5, 4)], **LATER, _reference=learned(3, 8)),
 ]

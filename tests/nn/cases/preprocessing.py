@@ -1,5 +1,7 @@
 """Numbers as categories."""
 
+from functools import partial
+
 import numpy as np
 
 from tests.nn.cases import case
@@ -27,48 +29,23 @@ def one_hot(weights, tokens):
     return np.eye(4, dtype="float32")[tokens]
 
 
+case = partial(case, _gradients=False)
+ENDS = [0.0, 1.0, 2.0]
+
 CASES = [
-    case("CategoryEncoding", 4, inputs=[TOKENS], _gradients=False, _reference=rows(4, "multi")),
+    case("CategoryEncoding", 4, inputs=[TOKENS], _reference=rows(4, "multi")),
+    case("CategoryEncoding", 4, output_mode="count", inputs=[TOKENS], _reference=rows(4, "count")),
+    case("CategoryEncoding", 4, output_mode="one_hot", inputs=[TOKENS], _reference=one_hot),
     case(
-        "CategoryEncoding",
-        4,
-        output_mode="count",
-        inputs=[TOKENS],
-        _gradients=False,
-        _reference=rows(4, "count"),
-    ),
-    case(
-        "CategoryEncoding",
-        4,
-        output_mode="one_hot",
-        inputs=[TOKENS],
-        _gradients=False,
-        _reference=one_hot,
-    ),
-    case(
-        "CategoryEncoding",
-        4,
+        *("CategoryEncoding", 4),
         output_mode="one_hot",
         inputs=[TOKENS[:, :1]],
-        _gradients=False,
         _reference=lambda weights, tokens: one_hot(weights, tokens[:, 0]),
     ),
-    case("CategoryEncoding", 5, inputs=[TOKENS[:, :, None].repeat(3, 2)], _gradients=False),
-    case(
-        "Discretization",
-        bin_boundaries=[0.0, 1.0, 2.0],
-        inputs=[VALUES],
-        _gradients=False,
-        _reference=bins,
-    ),
-    *[
-        case(
-            "Discretization",
-            bin_boundaries=[0.0, 1.0, 2.0],
-            output_mode=mode,
-            inputs=[VALUES],
-            _gradients=False,
-        )
+    case("CategoryEncoding", 5, inputs=[TOKENS[:, :, None].repeat(3, 2)]),
+    case("Discretization", bin_boundaries=ENDS, inputs=[VALUES], _reference=bins),
+    *(
+        case("Discretization", bin_boundaries=ENDS, output_mode=mode, inputs=[VALUES])
         for mode in ("one_hot", "multi_hot", "count")
-    ],
+    ),
 ]

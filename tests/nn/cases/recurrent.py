@@ -137,13 +137,7 @@ def wrapped():
     mask = {"mask": MASK}
     back = case("LSTM", 3, **SEQUENCES, **BACK)
     return [
-        case(
-            "RNN",
-            case("LSTMCell", 3),
-            inputs=X,
-            **STATES,
-            _reference=with_state(along(lstm_step, 2)),
-        ),
+        case("RNN", cells[0], inputs=X, **STATES, _reference=with_state(along(lstm_step, 2))),
         case("RNN", case("GRUCell", 3), inputs=X, _named=mask, **SEQUENCES, **ZEROS),
         case("RNN", cells, inputs=X, **SEQUENCES, **BACK),
         case("RNN", cells[:2], inputs=X, _named=mask, **SEQUENCES),

@@ -15,6 +15,8 @@ def padded(*pairs):
     return lambda weights, x: np.pad(x, [(0, 0), *pairs, (0, 0)])
 
 
+PAIRS = ((0, 2), (1, 0), (1, 1))
+
 CASES = [
     case("Permute", (2, 1), inputs=SIGNALS, _reference=lambda w, x: x.transpose(0, 2, 1)),
     case("Permute", (3, 1, 2), inputs=IMAGES, _reference=lambda w, x: np.moveaxis(x, -1, 1)),
@@ -27,12 +29,7 @@ CASES = [
     case("Cropping2D", ((0, 2), (1, 0)), inputs=IMAGES, _reference=cropped((0, 2), (1, 0))),
     case("Cropping3D", inputs=VOLUMES, _reference=cropped((1, 1), (1, 1), (1, 1))),
     case("Cropping3D", (1, 0, 2), inputs=VOLUMES, _reference=cropped((1, 1), (0, 0), (2, 2))),
-    case(
-        "Cropping3D",
-        ((0, 2), (1, 0), (1, 1)),
-        inputs=VOLUMES,
-        _reference=cropped((0, 2), (1, 0), (1, 1)),
-    ),
+    case("Cropping3D", PAIRS, inputs=VOLUMES, _reference=cropped(*PAIRS)),
     case("ZeroPadding1D", inputs=SIGNALS, _reference=padded((1, 1))),
     case("ZeroPadding1D", (0, 3), inputs=SIGNALS, _reference=padded((0, 3))),
     case("ZeroPadding2D", inputs=IMAGES, _reference=padded((1, 1), (1, 1))),
@@ -40,12 +37,7 @@ CASES = [
     case("ZeroPadding2D", ((0, 2), (1, 0)), inputs=IMAGES, _reference=padded((0, 2), (1, 0))),
     case("ZeroPadding3D", inputs=VOLUMES, _reference=padded((1, 1), (1, 1), (1, 1))),
     case("ZeroPadding3D", 2, inputs=VOLUMES, _reference=padded((2, 2), (2, 2), (2, 2))),
-    case(
-        "ZeroPadding3D",
-        ((0, 2), (1, 0), (1, 1)),
-        inputs=VOLUMES,
-        _reference=padded((0, 2), (1, 0), (1, 1)),
-    ),
+    case("ZeroPadding3D", PAIRS, inputs=VOLUMES, _reference=padded(*PAIRS)),
     case("Flatten", inputs=IMAGES, _reference=lambda w, x: x.reshape(2, -1)),
     case("Flatten", inputs=[(3,)], _reference=lambda w, x: x.reshape(3, 1)),
     case("Flatten", data_format="channels_last", _reference=lambda w, x: x),

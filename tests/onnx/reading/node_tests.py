@@ -4,6 +4,7 @@
 """
 
 import functools
+import textwrap
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -148,10 +149,10 @@ def report(cases):
     print("#", dict(counts))
     print("REFUSED = {")
     for reason in sorted(reasons, key=lambda reason: (-len(reasons[reason]), reason)):
-        print(f"    {reason!r}: (")
-        for name in sorted(reasons[reason]):
-            print(f"        {name!r},")
-        print("    ),")
+        names = textwrap.fill(" ".join(sorted(reasons[reason])), 92)
+        print(f'    "{reason}": """')
+        print(textwrap.indent(names, 8 * " "))
+        print('    """.split(),')
     print("}")
 
 

@@ -108,9 +108,8 @@ def test_functions_that_call_themselves_or_each_other():
 
 
 def test_functions_that_grow_without_bound():
-    many = "".join(
-        FUNCTION.format(i=i, body=f"c = own.f{i + 1}(a) b = own.f{i + 1}(c)") for i in range(25)
-    )
+    body = "c = own.f{0}(a) b = own.f{0}(c)"
+    many = "".join(FUNCTION.format(i=i, body=body.format(i + 1)) for i in range(25))
     text = FUNCTIONS.format(functions=many + FUNCTION.format(i=25, body="b = Neg(a)"))
     refused(parsed(text), "too long to be unrolled")
 
@@ -203,8 +202,7 @@ def test_external_data_is_read(tmp_path):
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "w.bin").write_bytes(b"\0" * 4 + np.float32([1, 2]).tobytes())
     path = external(tmp_path, "weights/w.bin", offset=4, length=8)
-    graph = ef.capture.import_onnx(path)
-    assert graph.outputs[0].constant.numpy().tolist() == [1, 2]
+    assert ef.capture.import_onnx(path).outputs[0].constant.numpy().tolist() == [1, 2]
 
 
 def test_external_data_of_bytes_is_refused(tmp_path):
@@ -245,15 +243,7 @@ def test_external_data_behind_links(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "place",
-    [
-        {"offset": 1},
-        {"length": 4},
-        {"offset": -1},
-        {"offset": "x"},
-        {"length": 2**70},
-        {"offset": 2**40},
-    ],
+    "place", [{"offset": v} for v in (1, -1, "x", 2**40)] + [{"length": 4}, {"length": 2**70}]
 )
 def test_external_data_that_is_not_there(tmp_path, place):
     (tmp_path / "w.bin").write_bytes(b"\0" * 8)

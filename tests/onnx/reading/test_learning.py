@@ -13,42 +13,33 @@ from tests.onnx.reading.models import onnx
 sklearn = pytest.importorskip("sklearn")
 datasets = pytest.importorskip("sklearn.datasets")
 
-from sklearn.ensemble import (  # noqa: E402
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn import ensemble, linear_model, neural_network, preprocessing, tree  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge  # noqa: E402
-from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import (  # noqa: E402
-    Binarizer,
-    MinMaxScaler,
-    Normalizer,
-    StandardScaler,
-)
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor  # noqa: E402
 
 CLASSIFIERS = [
-    LogisticRegression(max_iter=300),
-    DecisionTreeClassifier(max_depth=6, random_state=0),
-    RandomForestClassifier(20, random_state=0),
-    GradientBoostingClassifier(n_estimators=12, random_state=0),
-    MLPClassifier((8,), max_iter=80, random_state=0),
+    linear_model.LogisticRegression(max_iter=300),
+    tree.DecisionTreeClassifier(max_depth=6, random_state=0),
+    ensemble.RandomForestClassifier(20, random_state=0),
+    ensemble.GradientBoostingClassifier(n_estimators=12, random_state=0),
+    neural_network.MLPClassifier((8,), max_iter=80, random_state=0),
 ]
 REGRESSORS = [
-    LinearRegression(),
-    Ridge(),
-    DecisionTreeRegressor(max_depth=5, random_state=0),
-    RandomForestRegressor(10, random_state=0),
-    ExtraTreesRegressor(10, random_state=0),
-    GradientBoostingRegressor(n_estimators=12, random_state=0),
-    MLPRegressor(hidden_layer_sizes=(8,), max_iter=80, random_state=0),
+    linear_model.LinearRegression(),
+    linear_model.Ridge(),
+    tree.DecisionTreeRegressor(max_depth=5, random_state=0),
+    ensemble.RandomForestRegressor(10, random_state=0),
+    ensemble.ExtraTreesRegressor(10, random_state=0),
+    ensemble.GradientBoostingRegressor(n_estimators=12, random_state=0),
+    neural_network.MLPRegressor(hidden_layer_sizes=(8,), max_iter=80, random_state=0),
 ]
-SCALERS = [StandardScaler(), MinMaxScaler(), Normalizer(), Normalizer("l1"), Normalizer("max")]
+SCALERS = [
+    preprocessing.StandardScaler(),
+    preprocessing.MinMaxScaler(),
+    preprocessing.Normalizer(),
+    preprocessing.Normalizer("l1"),
+    preprocessing.Normalizer("max"),
+]
 
 
 def name_of(model):
@@ -58,7 +49,7 @@ def name_of(model):
 def pipeline_of(model):
     """The model behind a scaler, unless it is one of trees, for which last bits matter."""
     scaled = not hasattr(model, "max_depth")
-    return make_pipeline(StandardScaler(), model) if scaled else make_pipeline(model)
+    return make_pipeline(preprocessing.StandardScaler(), model) if scaled else make_pipeline(model)
 
 
 def to_onnx(*args, **options):
@@ -107,7 +98,7 @@ def test_regressors(model):
     assert not mixing(graph, str(graph.inputs[0].shape[0]))
 
 
-@pytest.mark.parametrize("scaler", [*SCALERS, Binarizer(threshold=1.5)], ids=repr)
+@pytest.mark.parametrize("scaler", [*SCALERS, preprocessing.Binarizer(threshold=1.5)], ids=repr)
 def test_scalers(scaler):
     x = datasets.load_iris().data.astype("float32")
     graph = exported(make_pipeline(scaler).fit(x), x)
@@ -118,13 +109,15 @@ def test_missing_values():
     x, y = datasets.load_iris(return_X_y=True)
     x = x.astype("float32")
     x[::3, 1] = np.nan
-    pipeline = make_pipeline(SimpleImputer(), LogisticRegression(max_iter=300)).fit(x, y)
+    pipeline = make_pipeline(SimpleImputer(), linear_model.LogisticRegression(max_iter=300)).fit(
+        x, y
+    )
     assert same(exported(pipeline, x)(x)["probabilities"].numpy(), pipeline.predict_proba(x))
 
 
 def test_classes_that_are_texts_are_refused_but_not_their_scores():
     x, y = datasets.load_iris(return_X_y=True)
-    model = LogisticRegression(max_iter=300).fit(x, np.array(["a", "b", "c"])[y])
+    model = linear_model.LogisticRegression(max_iter=300).fit(x, np.array(["a", "b", "c"])[y])
     x = x.astype("float32")
     data = to_onnx(model, x[:1], options={"zipmap": False})
     with pytest.raises(ArgumentError, match="labels that are texts"):
@@ -142,7 +135,7 @@ def test_classes_that_are_texts_are_refused_but_not_their_scores():
 
 def test_dictionary_outputs_are_refused_with_a_hint():
     x, y = datasets.load_iris(return_X_y=True)
-    data = to_onnx(LogisticRegression(max_iter=300).fit(x, y), x[:1].astype("float32"))
+    data = to_onnx(linear_model.LogisticRegression(max_iter=300).fit(x, y), x[:1].astype("float32"))
     with pytest.raises(ArgumentError, match="zipmap"):
         ef.capture.import_onnx(data.SerializeToString())
 
@@ -183,7 +176,7 @@ def compare(data, x, names=None):
 def random_trees(rng, count, features, modes, missing):
     """The attributes of random trees, and their leaves as (tree, node)."""
     rows, leaves = [], []
-    for tree in range(count):
+    for root in range(count):
         waiting, number = [(0, 0)], 1
         while waiting:
             node, depth = waiting.pop()
@@ -191,14 +184,13 @@ def random_trees(rng, count, features, modes, missing):
                 mode = modes[rng.integers(len(modes))]
                 value = float(np.round(rng.standard_normal(), 1))
                 nan = int(missing and rng.random() < 0.5)
-                rows.append(
-                    (tree, node, int(rng.integers(features)), value, mode, number, number + 1, nan)
-                )
+                feature = int(rng.integers(features))
+                rows.append((root, node, feature, value, mode, number, number + 1, nan))
                 waiting += [(number, depth + 1), (number + 1, depth + 1)]
                 number += 2
             else:
-                rows.append((tree, node, 0, 0.0, "LEAF", 0, 0, 0))
-                leaves.append((tree, node))
+                rows.append((root, node, 0, 0.0, "LEAF", 0, 0, 0))
+                leaves.append((root, node))
     names = "treeids nodeids featureids values modes truenodeids falsenodeids".split()
     columns = dict(zip([*names, "missing_value_tracks_true"], zip(*rows, strict=True), strict=True))
     return {f"nodes_{name}": list(column) for name, column in columns.items()}, leaves
@@ -325,23 +317,15 @@ def test_linear_classes(seed, kind, rows):
 )  # fmt: skip
 def test_others(kind, dtype, x, output, attributes):
     array = np.asarray(x, {"FLOAT": "float32", "INT64": "int64"}[dtype])
-    shape = ["n", *array.shape[1:]]
-    compare(model_of(kind, shape, [output], dtype, **attributes), array)
+    compare(model_of(kind, ["n", *array.shape[1:]], [output], dtype, **attributes), array)
 
 
 TREE = {
-    "nodes_treeids": [0, 0, 0],
-    "nodes_nodeids": [0, 1, 2],
-    "nodes_featureids": [1, 0, 0],
-    "nodes_values": [0.5, 0.0, 0.0],
-    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
-    "nodes_truenodeids": [1, 0, 0],
-    "nodes_falsenodeids": [2, 0, 0],
-    "target_treeids": [0, 0],
-    "target_nodeids": [1, 2],
-    "target_ids": [0, 0],
+    **{"nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0]},
+    **{"nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"]},
+    **{"nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "n_targets": 1},
+    **{"target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0]},
     "target_weights": [1.0, 2.0],
-    "n_targets": 1,
 }
 
 

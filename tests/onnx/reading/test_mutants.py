@@ -120,8 +120,7 @@ def attempt(data):
 def run(mutate, count):
     files, done = seeds(), 0
     for i in range(count):
-        rng = np.random.default_rng([count, i])
-        data = mutate(rng, files[i % len(files)])
+        data = mutate(np.random.default_rng([count, i]), files[i % len(files)])
         try:
             done += attempt(data)
         except Exception as error:

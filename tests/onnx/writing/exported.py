@@ -1,7 +1,5 @@
 """Ops exported from their samples, run by ONNX Runtime and by onnx's reference evaluator."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +29,11 @@ class Exported(NamedTuple):
     wanted: list[Array]
 
 
-def call_of(op: Any, sample: Any) -> tuple[Any, list[Array]]:
+def call_of(op, sample):
     """A call of an op as a function of its arrays."""
     arrays = [x for x in sample.args if isinstance(x, np.ndarray)]
 
-    def call(*tensors: Any) -> Any:
+    def call(*tensors):
         given = iter(tensors)
         args = [next(given) if isinstance(x, np.ndarray) else x for x in sample.args]
         return op.call(*args, **sample.attributes)
@@ -43,7 +41,7 @@ def call_of(op: Any, sample: Any) -> tuple[Any, list[Array]]:
     return call, arrays
 
 
-def exported(op: Any, sample: Any, **options: Any) -> Exported | None:
+def exported(op, sample, **options):
     """The model of a call of an op whose arrays are inputs; None where nothing is computed."""
     call, arrays = call_of(op, sample)
     wanted = results(call(*map(ef.asarray, arrays)))
@@ -54,7 +52,7 @@ def exported(op: Any, sample: Any, **options: Any) -> Exported | None:
     return Exported(model_of(graph, **options), feeds, wanted)
 
 
-def model_of(graph: Any, **options: Any) -> Any:
+def model_of(graph, **options):
     """A graph as a model that onnx has checked as far as it can."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
@@ -64,7 +62,7 @@ def model_of(graph: Any, **options: Any) -> Any:
     return model
 
 
-def without_bfloat16(model: Any) -> Any:
+def without_bfloat16(model):
     """A model with float32 where bfloat16 goes in and out: Python cannot give that to runtimes."""
     wrapped = onnx.ModelProto()
     wrapped.CopyFrom(model)
@@ -85,7 +83,7 @@ def without_bfloat16(model: Any) -> Any:
     return wrapped
 
 
-def session_of(model: Any) -> Any:
+def session_of(model):
     """ONNX Runtime's session of a model, on one thread."""
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
@@ -98,7 +96,7 @@ def session_of(model: Any) -> Any:
     )
 
 
-def by_runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
+def by_runtime(model, feeds):
     """The results of ONNX Runtime."""
     wrapped = without_bfloat16(model)
     given = {name: x.astype("f4") if x.dtype == BFLOAT16 else x for name, x in feeds.items()}
@@ -110,7 +108,7 @@ def by_runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
     return [y.astype(BFLOAT16) if k == 16 else y for y, k in zip(made, kinds, strict=True)]
 
 
-def by_reference(model: Any, feeds: dict[str, Array]) -> list[Array]:
+def by_reference(model, feeds):
     """The results of onnx's own evaluator, in Python."""
     wanted = {i.name for i in model.graph.input}
     evaluator = ReferenceEvaluator(model)
@@ -119,7 +117,7 @@ def by_reference(model: Any, feeds: dict[str, Array]) -> list[Array]:
     return list(map(np.asarray, made))
 
 
-def by_either(model: Any, feeds: dict[str, Array]) -> list[Array]:
+def by_either(model, feeds):
     """The results of ONNX Runtime, or of the evaluator if it has no kernel for a dtype."""
     try:
         return by_runtime(model, feeds)
@@ -127,7 +125,7 @@ def by_either(model: Any, feeds: dict[str, Array]) -> list[Array]:
         return by_reference(model, feeds)
 
 
-def meaning(model: Any) -> tuple[bytes, list[int]]:
+def meaning(model):
     """A model's graph, and since which opsets its operators are what they are in its own."""
     opset = next(one.version for one in model.opset_import if not one.domain)
     since, graphs = [], [model.graph, *model.functions]
@@ -139,9 +137,7 @@ def meaning(model: Any) -> tuple[bytes, list[int]]:
     return model.graph.SerializeToString(deterministic=True), since
 
 
-def check(
-    op: Any, sample: Any, run: Any = by_either, known: list[Any] | None = None, **options: Any
-) -> None:
+def check(op, sample, run=by_either, known=None, **options):
     """A call of an op, exported, gives the shapes, the dtypes and, as closely, the numbers.
 
     A model equivalent to one of ``known`` is not run again.
@@ -173,14 +169,14 @@ class Freed(NamedTuple):
     names: list[str]
     session: Any
 
-    def of(self, count: int) -> list[Array]:
+    def of(self, count):
         """Arrays with so many rows, those of the sample again and again."""
         return [
             np.resize(x, (count, *x.shape[1:])) if free else x
             for x, free in zip(self.rows, self.free, strict=True)
         ]
 
-    def check(self, count: int) -> None:
+    def check(self, count):
         """Check that the model matches the op for so many rows, if the op takes them."""
         arrays = self.of(count)
         try:
@@ -194,7 +190,7 @@ class Freed(NamedTuple):
         check_all_close(made, wanted, max(tolerance(y.dtype) for y in wanted), "the result")
 
 
-def freed(op: Any, sample: Any) -> Freed | None:
+def freed(op, sample):
     """A call whose arrays share their first size, which is free; None where none can be."""
     call, arrays = call_of(op, sample)
     sizes = {n for x in arrays for n in x.shape[:1] if n > 1}
@@ -213,5 +209,4 @@ def freed(op: Any, sample: Any) -> Freed | None:
         return None
     if not any("n" in map(str, v.shape) for v in graph.outputs):
         return None
-    session = session_of(model_of(graph))
-    return Freed(call, arrays, free, list(graph.inputs.names), session)
+    return Freed(call, arrays, free, list(graph.inputs.names), session_of(model_of(graph)))

@@ -9,10 +9,7 @@ from tests.onnx.writing.models import exported, run
 
 SIZE = 4
 slices = st.builds(
-    slice,
-    st.sampled_from([None, 0, 1, -1]),
-    st.none(),
-    st.sampled_from([None, 1, 2]),
+    slice, st.sampled_from([None, 0, 1, -1]), st.none(), st.sampled_from([None, 1, 2])
 ) | st.just(slice(None, None, -1))
 arrays = st.sampled_from([(3,), (2, 1), (1, 3), ()]).flatmap(
     lambda shape: st.integers(0, 2**16).map(

@@ -259,10 +259,8 @@ def session(operator, dtype, inputs=1, gives=None):
     infos = [onnx.helper.make_tensor_value_info(n, kind, [1] * rank) for n in names]
     end = onnx.helper.make_tensor_value_info("y", result, None)
     graph = onnx.helper.make_graph([node], "one", infos, [end])
-    model = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
-    )
-    return session_of(model)
+    opsets = [onnx.helper.make_opsetid("", 21)]
+    return session_of(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 
 @pytest.mark.parametrize("operator", sorted(NO_FLOAT64))

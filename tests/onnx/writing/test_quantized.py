@@ -1,10 +1,12 @@
-"""Quantized graphs in ONNX Runtime: QuantizeLinear and DequantizeLinear, 8 and 4 bits."""
+"""Quantized graphs in ONNX Runtime: QuantizeLinear and DequantizeLinear, 8 and 4 bits.
+
+``test_ops.py`` has the samples of their ops.
+"""
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.op import ops
 from tests.capture.quantization.test_quantizing import dense
 from tests.onnx.writing.models import exact_bytes, exported, run
 
@@ -52,8 +54,7 @@ def test_products_of_integers_are_exact(tmp_path):
     """What a plan makes of a graph, exported: sums of integers are equal to the last bit."""
     graph, _, data = dense((24, 64, 7))
     found = ef.capture.quantize(graph, [data(50)]).graph.optimized(final=True)
-    model = exported(found, tmp_path / "model.onnx")
-    assert names(model).count("MatMulInteger") == 2
+    assert names(exported(found, tmp_path / "model.onnx")).count("MatMulInteger") == 2
     x = data(40)
     (y,) = run(tmp_path / "model.onnx", {"x": x}).values()
     np.testing.assert_allclose(y, found(x).numpy(), rtol=1e-6, atol=1e-6)
@@ -92,35 +93,3 @@ def test_weights_in_groups(bits, opset, tmp_path):
     assert "MatMul" in names(whole)
     (y,) = run(tmp_path / "whole.onnx", {"x": x}).values()
     np.testing.assert_allclose(y, found(x).numpy(), atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "quantize",
-        "dequantize",
-        pytest.param("integer_matmul", marks=exact_bytes),
-        pytest.param("integer_conv", marks=exact_bytes),
-        "pack_int4",
-        "unpack_int4",
-    ],
-)
-def test_samples(name, tmp_path):
-    """Each sample as a model: integers are equal, floats to a few units."""
-    op = ops[name]
-    for dtype in sorted(op.allowed(0), key=str):
-        if dtype.itemsize == 2 and dtype.kind not in "iu":
-            continue  # small floats are computed in other dtypes there
-        for sample in op.samples(np.random.default_rng(0), dtype):
-            args = [x for x in sample.args if x is not None]
-            if any(0 in x.shape for x in args) or not np.isfinite(args[0]).all():
-                continue
-            specs = [ef.TensorSpec(x.shape, x.dtype) for x in args]
-            more = sample.attributes
-            graph = ef.capture.trace(lambda *t, more=more: op.call(*t, **more), *specs)
-            exported(graph, tmp_path / "model.onnx")
-            feeds = dict(zip(graph.inputs.names, map(np.ascontiguousarray, args), strict=True))
-            (y,) = run(tmp_path / "model.onnx", feeds).values()
-            wanted = op.call(*map(ef.tensor, args), **more).numpy()
-            assert y.dtype == wanted.dtype
-            np.testing.assert_allclose(y, wanted, rtol=1e-6 if y.dtype.kind == "f" else 0)

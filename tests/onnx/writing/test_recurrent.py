@@ -94,8 +94,7 @@ def test_recurrent_options_without_operator_use_scan(cell, more):
 
 
 def test_all_cell_states():
-    given_ = arguments("lstm", 2, 3, 2, "b")
-    assert "Scan" in compared("lstm", given_, only_first=False)
+    assert "Scan" in compared("lstm", arguments("lstm", 2, 3, 2, "b"), only_first=False)
 
 
 @pytest.mark.parametrize("cell", CELLS)
