@@ -7,9 +7,13 @@ from tests.nn.programs.libraries import policy
 
 
 def network(keras, outputs=1, activation=None):
-    layers = [keras.Input((6,)), keras.layers.Dense(8, activation="tanh")]
-    layers += [keras.layers.Dense(outputs, activation=activation)]
-    return keras.Sequential(layers)
+    return keras.Sequential(
+        [
+            keras.Input((6,)),
+            keras.layers.Dense(8, activation="tanh"),
+            keras.layers.Dense(outputs, activation=activation),
+        ]
+    )
 
 
 @trained
@@ -40,8 +44,9 @@ def rare_class(keras):
         keras.metrics.TruePositives(name="tp"),
         keras.metrics.AUC(name="prc", curve="PR"),
     ]
-    loss = keras.losses.BinaryFocalCrossentropy()
-    model.compile(keras.optimizers.Adam(0.01), loss, metrics=metrics)
+    model.compile(
+        keras.optimizers.Adam(0.01), keras.losses.BinaryFocalCrossentropy(), metrics=metrics
+    )
     return model, {"x": X, "y": rare, "class_weight": {0: 0.6, 1: 3.0}}
 
 
@@ -101,9 +106,13 @@ def an_output_without_loss(keras):
 
 @trained
 def weights_of_time_steps(keras):
-    layers = [keras.layers.Embedding(11, 4), keras.layers.SimpleRNN(4, return_sequences=True)]
-    layers += [keras.layers.Dense(3, activation="softmax")]
-    model = keras.Sequential(layers)
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(11, 4),
+            keras.layers.SimpleRNN(4, return_sequences=True),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
     model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
     shares = (WORDS != 0).astype("float32")
     return model, {"x": WORDS, "y": WORDS % 3, "sample_weight": shares}
@@ -115,6 +124,15 @@ def decaying_rate(keras):
     rate = schedules.CosineDecay(0.01, 6, warmup_target=0.05, warmup_steps=3)
     model = network(keras)
     model.compile(keras.optimizers.SGD(rate, momentum=0.9), "mse")
+    return model, {"x": X, "y": Y}
+
+
+@trained
+def stepwise_rate(keras):
+    schedules = keras.optimizers.schedules
+    model = network(keras)
+    rate = schedules.PiecewiseConstantDecay([3, 6], [0.1, 0.05, 0.01])
+    model.compile(keras.optimizers.RMSprop(rate, centered=True, momentum=0.1), "mse")
     return model, {"x": X, "y": Y}
 
 
@@ -184,16 +202,52 @@ def numbers_from_callbacks(keras):
 @trained
 def averages_of_weights(keras):
     model = network(keras)
-    model.compile(keras.optimizers.Adam(0.02, use_ema=True, ema_momentum=0.8), "mse")
+    optimizer = keras.optimizers.Adam(0.02, use_ema=True, ema_momentum=0.8)
+    model.compile(optimizer, "mse")
+    return model, {"x": X, "y": Y}
+
+
+@trained
+def averages_written_over_weights(keras):
+    model = network(keras)
+    options = {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 2}
+    model.compile(keras.optimizers.SGD(0.05, **options), "mse")
+    return model, {"x": X, "y": Y}
+
+
+@trained
+def accumulated_gradients(keras):
+    model = network(keras)
+    optimizer = keras.optimizers.Adam(0.02, gradient_accumulation_steps=2)
+    model.compile(optimizer, "mse")
+    return model, {"x": X, "y": Y}
+
+
+@trained
+def clipped_and_decayed(keras):
+    model = network(keras)
+    optimizer = keras.optimizers.Adam(0.02, clipnorm=0.1, weight_decay=0.02)
+    model.compile(optimizer, "mse")
+    return model, {"x": X, "y": Y}
+
+
+@trained
+def clipped_values(keras):
+    model = network(keras)
+    model.compile(keras.optimizers.Adadelta(1.0, clipvalue=0.01), keras.losses.LogCosh())
     return model, {"x": X, "y": Y}
 
 
 @trained
 def half_precision(keras):
     with policy(keras, "mixed_bfloat16"):
-        layers = [keras.Input((6,)), keras.layers.Dense(8, activation="relu")]
-        layers += [keras.layers.Dense(1, dtype="float32")]
-        model = keras.Sequential(layers)
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, activation="relu"),
+                keras.layers.Dense(1, dtype="float32"),
+            ]
+        )
     model.compile(keras.optimizers.SGD(0.02), "mse")
     # bfloat16 has 8 bits, so inputs and computed values are small integers.
     return model, {"x": np.sign(X), "y": np.zeros_like(Y)}
@@ -220,11 +274,18 @@ def losses_by_name(keras):
     x = keras.Input((6,))
     h = keras.layers.Dense(4, activation="sigmoid")(x)
     outputs = [keras.layers.Dense(4, activation="sigmoid", name=f"o{i}")(h) for i in range(6)]
-    names = ["poisson", "squared_hinge", "cosine_similarity", "mean_squared_logarithmic_error"]
-    names += ["mean_absolute_percentage_error", "dice"]
+    names = [
+        "poisson",
+        "squared_hinge",
+        "cosine_similarity",
+        "mean_squared_logarithmic_error",
+        "mean_absolute_percentage_error",
+        "dice",
+    ]
     model = keras.Model(x, outputs)
     model.compile(keras.optimizers.SGD(0.01), names)
-    return model, {"x": X, "y": [(0.2 + MANY).astype("float32")] * 6}
+    target = (0.2 + MANY).astype("float32")
+    return model, {"x": X, "y": [target] * 6}
 
 
 @trained

@@ -1,6 +1,6 @@
 """Models from inputs and outputs."""
 
-from tests.nn.programs import IMAGES, LABELS, ONE_HOT, X, Y, trained
+from tests.nn.programs import IMAGES, LABELS, ONE_HOT, SERIES, X, Y, trained
 
 
 @trained
@@ -35,7 +35,20 @@ def models_within_models(keras):
     inner = keras.Model(inner_in, keras.layers.Dense(4, "tanh")(inner_in), name="inner")
     middle = keras.Sequential([inner, keras.layers.Dense(5, "relu"), keras.layers.Dense(4)])
     x = keras.Input((6,))
-    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Add()([inner(x), middle(x)])))
+    both = keras.layers.Add()([inner(x), middle(x)])
+    model = keras.Model(x, keras.layers.Dense(1)(both))
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model, {"x": X, "y": Y}
+
+
+@trained
+def ensemble(keras):
+    def member():
+        x = keras.Input((6,))
+        return keras.Model(x, keras.layers.Dense(1)(keras.layers.Dense(4, "relu")(x)))
+
+    x = keras.Input((6,))
+    model = keras.Model(x, keras.layers.Average()([member()(x) for _ in range(3)]))
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": X, "y": Y}
 
@@ -60,8 +73,9 @@ def ops_between_layers(keras):
     h = keras.layers.Dense(6)(x)
     gate = ops.sigmoid(h) * ops.exp(-ops.abs(x)) + 1.0
     parts = ops.split(gate, 2, axis=1)
-    mean = ops.mean(h, axis=1, keepdims=True)
-    joined = ops.concatenate([parts[1], parts[0] ** 2.0, mean], axis=1)
+    joined = ops.concatenate(
+        [parts[1], parts[0] ** 2.0, ops.mean(h, axis=1, keepdims=True)], axis=1
+    )
     outputs = keras.layers.Dense(1)(ops.stack([joined, -joined], axis=1)[:, 0])
     model = keras.Model(x, outputs)
     model.compile(keras.optimizers.SGD(0.05), "mse")
@@ -89,8 +103,9 @@ def highway(keras):
         carried = keras.layers.Multiply()([h, 1.0 - gate])
         h = keras.layers.Add()([keras.layers.Multiply()([gate, candidate]), carried])
     model = keras.Model(x, keras.layers.Dense(3, activation="softmax")(h))
-    optimizer = keras.optimizers.Nadam(0.01)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Nadam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
     return model, {"x": X, "y": LABELS}
 
 
@@ -111,8 +126,9 @@ def small_resnet(keras):
     h = keras.layers.GlobalAveragePooling2D()(h)
     model = keras.Model(x, keras.layers.Dense(3)(h))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    optimizer = keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True)
-    model.compile(optimizer, loss, metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True), loss, metrics=["accuracy"]
+    )
     return model, {"x": IMAGES, "y": LABELS}
 
 
@@ -142,10 +158,38 @@ def small_unet(keras):
     low = layers.Conv2D(6, 3, padding="same", activation="relu")(layers.MaxPooling2D()(high))
     up = layers.Conv2DTranspose(4, 3, strides=2, padding="same", activation="relu")(low)
     h = layers.Concatenate()([up, layers.UpSampling2D(2)(low), high])
-    model = keras.Model(x, layers.Conv2D(1, 1, activation="sigmoid")(h))
-    metrics = [keras.metrics.BinaryIoU()]
-    model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=metrics)
+    mask = layers.Conv2D(1, 1, activation="sigmoid")(h)
+    model = keras.Model(x, mask)
+    model.compile(
+        keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=[keras.metrics.BinaryIoU()]
+    )
     return model, {"x": IMAGES, "y": (IMAGES[..., :1] > 0).astype("float32")}
+
+
+@trained
+def autoencoder(keras):
+    layers = keras.layers
+    encoder = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3, strides=2, padding="same", activation="elu"),
+            layers.Flatten(),
+            layers.Dense(5),
+            layers.LayerNormalization(),
+        ]
+    )
+    decoder = keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(64, activation="gelu"),
+            layers.Reshape((4, 4, 4)),
+            layers.Conv2DTranspose(3, 4, strides=2, padding="same"),
+        ]
+    )
+    x = keras.Input((8, 8, 3))
+    model = keras.Model(x, decoder(encoder(x)))
+    model.compile(keras.optimizers.Adamax(0.01), "mean_absolute_error")
+    return model, {"x": IMAGES, "y": IMAGES}
 
 
 @trained
@@ -160,6 +204,37 @@ def features_from_the_middle(keras):
 
 
 @trained
+def temporal_convolutions(keras):
+    layers = keras.layers
+    x = h = keras.Input((7, 3))
+    for dilation in (1, 2, 4):
+        y = layers.Conv1D(4, 2, padding="causal", dilation_rate=dilation, activation="relu")(h)
+        y = layers.SpatialDropout1D(0.0)(y)
+        h = layers.Add()([layers.Conv1D(4, 1)(h), y])
+    pooled = [layers.GlobalMaxPooling1D()(h), layers.GlobalAveragePooling1D()(h)]
+    model = keras.Model(x, layers.Dense(1)(layers.Concatenate()(pooled)))
+    model.compile(keras.optimizers.AdamW(0.01, weight_decay=0.01), "log_cosh")
+    return model, {"x": SERIES, "y": Y}
+
+
+@trained
+def preprocessing_within_the_model(keras):
+    layers = keras.layers
+    x = keras.Input((8, 8, 3))
+    h = layers.Rescaling(0.5, offset=0.1)(x)
+    h = layers.Resizing(6, 6)(h)
+    h = layers.CenterCrop(5, 5)(h)
+    h = layers.ZeroPadding2D(1)(h)
+    h = layers.Cropping2D(((1, 0), (0, 1)))(h)
+    h = layers.Normalization(mean=0.1, variance=1.5)(h)
+    h = layers.Permute((2, 1, 3))(h)
+    h = layers.AveragePooling2D(2)(h)
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
+    model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
+    return model, {"x": IMAGES, "y": LABELS}
+
+
+@trained
 def nests_of_inputs(keras):
     a, b, c = (keras.Input((2,), name=name) for name in "abc")
     h = keras.layers.Concatenate()([a, b * c])
@@ -167,6 +242,20 @@ def nests_of_inputs(keras):
     model = keras.Model({"a": a, "rest": [b, c]}, outputs["first"])
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": {"a": X[:, :2], "rest": [X[:, 2:4], X[:, 4:]]}, "y": Y}
+
+
+@trained
+def many_normalizations(keras):
+    layers = keras.layers
+    x = keras.Input((8, 8, 3))
+    h = layers.GroupNormalization(2)(layers.Conv2D(4, 3)(x))
+    h = layers.Conv2D(4, 3)(h)
+    h = layers.LayerNormalization(axis=[1, 2, 3])(h)
+    h = layers.UnitNormalization()(layers.Flatten()(h))
+    h = layers.RMSNormalization()(layers.Dense(6)(h))
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
+    return model, {"x": IMAGES, "y": LABELS}
 
 
 @trained

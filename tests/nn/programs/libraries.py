@@ -47,7 +47,8 @@ class Eagerflow(_Library):
 
     ops = _Ops()
     saving = SimpleNamespace(
-        register_keras_serializable=lambda package: lambda cls: cls, load_model=ef.nn.load_model
+        register_keras_serializable=lambda package: lambda cls: cls,
+        load_model=ef.nn.load_model,
     )
     models = SimpleNamespace(
         clone_model=ef.nn.clone_model,

@@ -12,10 +12,12 @@ FIT = {"epochs": 2, "batch_size": 16, "shuffle": False, "verbose": 0}
 def adversaries(keras, folder):
     """A generator and a discriminator, each with an optimizer."""
     ops, layers = keras.ops, keras.layers
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(8, "relu"), layers.Dense(6)])
-    make = keras.start(model)
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(8, "tanh"), layers.Dense(1)])
-    judge = keras.start(model)
+    make = keras.start(
+        keras.Sequential([keras.Input((3,)), layers.Dense(8, "relu"), layers.Dense(6)])
+    )
+    judge = keras.start(
+        keras.Sequential([keras.Input((6,)), layers.Dense(8, "tanh"), layers.Dense(1)])
+    )
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     of_make, of_judge = keras.optimizers.Adam(0.01, beta_1=0.5), keras.optimizers.Adam(0.01)
     curve = []
@@ -86,9 +88,15 @@ def batch_by_batch(keras, folder):
 def transfer(keras, folder):
     """Train a head on frozen features, then all of it, with statistics that stay."""
     layers = keras.layers
-    parts = [keras.Input((8, 8, 3)), layers.Conv2D(4, 3), layers.BatchNormalization()]
-    parts += [layers.ReLU(), layers.GlobalAveragePooling2D()]
-    base = keras.Sequential(parts)
+    base = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.GlobalAveragePooling2D(),
+        ]
+    )
     base.trainable = False
     x = keras.Input((8, 8, 3))
     model = keras.Model(x, layers.Dense(3)(base(x, training=False)))
@@ -246,7 +254,8 @@ def datasets_of_torch(keras, folder):
     data = Loop() if not hasattr(keras, "jax") else keras.from_batches(list(Loop()))
     model = keras.start(network(keras))
     model.compile("adam", "mse")
-    return model.fit(data, validation_data=data, epochs=2, verbose=0, shuffle=False).history
+    history = model.fit(data, validation_data=data, epochs=2, verbose=0, shuffle=False)
+    return history.history
 
 
 @script
@@ -310,8 +319,9 @@ def translation_step_by_step(keras, folder):
     )
     end = layers.Dense(4, activation="softmax")
     _, h, c = encoder(source)
-    outputs = end(decoder(target, initial_state=[h, c])[0])
-    model = keras.start(keras.Model([source, target], outputs))
+    model = keras.start(
+        keras.Model([source, target], end(decoder(target, initial_state=[h, c])[0]))
+    )
     encode = keras.Model(source, [h, c])
     states = [keras.Input((5,)), keras.Input((5,))]
     outputs, h, c = decoder(target, initial_state=states)
@@ -323,7 +333,8 @@ def translation_step_by_step(keras, folder):
         probabilities, h, c = decode.predict([word, h, c], verbose=0)
         word = np.eye(4, dtype="float32")[probabilities.argmax(-1)]
         said.append(probabilities)
-    return {"said": said, "whole": model.predict([given, given], verbose=0)}
+    whole = model.predict([given, given], verbose=0)
+    return {"said": said, "whole": whole}
 
 
 @script

@@ -2,7 +2,23 @@
 
 import numpy as np
 
-from tests.nn.programs import LABELS, SERIES, WORDS, X, Y, trained
+from tests.nn.programs import LABELS, ONE_HOT, SERIES, WORDS, X, Y, trained
+
+
+@trained
+def stacked_lstm(keras):
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((7, 3)),
+            layers.LSTM(5, return_sequences=True),
+            layers.LSTM(4, return_sequences=True, go_backwards=True),
+            layers.GRU(4),
+            layers.Dense(1),
+        ]
+    )
+    model.compile(keras.optimizers.RMSprop(0.01), "mse")
+    return model, {"x": SERIES, "y": Y}
 
 
 @trained
@@ -13,8 +29,9 @@ def bidirectional_with_masks(keras):
     h = layers.Bidirectional(layers.LSTM(3, return_sequences=True))(h)
     h = layers.Bidirectional(layers.GRU(3), merge_mode="sum")(h)
     model = keras.Model(ids, layers.Dense(3, activation="softmax")(h))
-    optimizer = keras.optimizers.Adam(0.01)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
     return model, {"x": WORDS, "y": LABELS}
 
 
@@ -26,9 +43,13 @@ def tags_of_words(keras):
     the mask is lost on its way to them.
     """
     layers = keras.layers
-    parts = [layers.Embedding(11, 4, mask_zero=True), layers.LSTM(5, return_sequences=True)]
-    parts += [layers.TimeDistributed(layers.Dense(3, activation="softmax"))]
-    model = keras.Sequential(parts)
+    model = keras.Sequential(
+        [
+            layers.Embedding(11, 4, mask_zero=True),
+            layers.LSTM(5, return_sequences=True),
+            layers.TimeDistributed(layers.Dense(3, activation="softmax")),
+        ]
+    )
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
     return model, {"x": WORDS, "y": WORDS % 3}
 
@@ -37,9 +58,15 @@ def tags_of_words(keras):
 def masked_series(keras):
     layers = keras.layers
     series = np.where(np.arange(7)[None, :, None] < LABELS[:, None, None] + 4, SERIES, -1.0)
-    parts = [keras.Input((7, 3)), layers.Masking(-1.0), layers.SimpleRNN(4, return_sequences=True)]
-    parts += [layers.GlobalAveragePooling1D(), layers.Dense(1)]
-    model = keras.Sequential(parts)
+    model = keras.Sequential(
+        [
+            keras.Input((7, 3)),
+            layers.Masking(-1.0),
+            layers.SimpleRNN(4, return_sequences=True),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(1),
+        ]
+    )
     model.compile(keras.optimizers.SGD(0.05), "mse", weighted_metrics=["mae"])
     return model, {"x": series.astype("float32"), "y": Y}
 
@@ -51,11 +78,14 @@ def encoder_and_decoder(keras):
     embedded = layers.Embedding(11, 4, mask_zero=True)(source)
     _, h, c = layers.LSTM(5, return_state=True)(embedded)
     decoded = layers.Embedding(11, 4)(target)  # Keras forgets masks beside an initial state
-    decoder = layers.LSTM(5, return_sequences=True, return_state=True)
-    decoded, _, _ = decoder(decoded, initial_state=[h, c])
-    model = keras.Model([source, target], layers.Dense(11, activation="softmax")(decoded))
-    optimizer = keras.optimizers.Adam(0.01)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    decoded, _, _ = layers.LSTM(5, return_sequences=True, return_state=True)(
+        decoded, initial_state=[h, c]
+    )
+    outputs = layers.Dense(11, activation="softmax")(decoded)
+    model = keras.Model([source, target], outputs)
+    model.compile(
+        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
     following = np.roll(WORDS, -1, axis=1)
     return model, {"x": [WORDS, WORDS[::-1].copy()], "y": following[::-1].copy()}
 
@@ -96,8 +126,9 @@ def text_transformer(keras):
     x = _encoder_block(keras, _encoder_block(keras, x))
     x = layers.Dropout(0.0)(layers.GlobalAveragePooling1D()(x))
     model = keras.Model(ids, layers.Dense(3, activation="softmax")(x))
-    optimizer = keras.optimizers.Adam(0.01)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
     return model, {"x": WORDS, "y": LABELS}
 
 
@@ -142,6 +173,19 @@ def cross_attention(keras):
 
 
 @trained
+def grouped_queries(keras):
+    layers = keras.layers
+    x = keras.Input((7, 3))
+    h = layers.Dense(8)(x)
+    attention = layers.GroupQueryAttention(4, 4, 2, use_bias=False)
+    h = h + attention(h, h)
+    model = keras.Model(x, layers.EinsumDense("btd,dk->bk", output_shape=(3,), bias_axes="k")(h))
+    loss = keras.losses.CategoricalFocalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Lion(0.003), loss)
+    return model, {"x": SERIES, "y": ONE_HOT}
+
+
+@trained
 def own_recurrent_cell(keras):
     class Cell(keras.layers.Layer):
         def __init__(self, units, **kwargs):
@@ -176,8 +220,9 @@ def forecast(keras):
     h = layers.RepeatVector(2)(h)
     h = layers.LSTM(5, return_sequences=True)(h)
     model = keras.Model(x, layers.TimeDistributed(layers.Dense(3))(h))
-    metrics = [keras.metrics.RootMeanSquaredError()]
-    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=metrics)
+    model.compile(
+        keras.optimizers.Adam(0.01), "mse", metrics=[keras.metrics.RootMeanSquaredError()]
+    )
     return model, {"x": SERIES, "y": SERIES[:, ::-1][:, :2].copy()}
 
 
@@ -185,12 +230,16 @@ def forecast(keras):
 def film(keras):
     layers = keras.layers
     movie = SERIES[:, :, :, None, None] * np.ones((1, 1, 1, 4, 2), "float32")
-    parts = [keras.Input((7, 3, 4, 2))]
-    parts += [layers.ConvLSTM2D(2, 3, padding="same", return_sequences=True)]
-    parts += [layers.BatchNormalization()]
-    parts += [layers.TimeDistributed(layers.Conv2D(2, 2, activation="relu")), layers.Flatten()]
-    parts += [layers.Dense(1)]
-    model = keras.Sequential(parts)
+    model = keras.Sequential(
+        [
+            keras.Input((7, 3, 4, 2)),
+            layers.ConvLSTM2D(2, 3, padding="same", return_sequences=True),
+            layers.BatchNormalization(),
+            layers.TimeDistributed(layers.Conv2D(2, 2, activation="relu")),
+            layers.Flatten(),
+            layers.Dense(1),
+        ]
+    )
     model.compile(keras.optimizers.SGD(0.05), "mse")
     return model, {"x": movie, "y": Y}
 

@@ -267,7 +267,8 @@ def own_initializers_regularizers_constraints(keras):
         bias_constraint=keras.constraints.MaxNorm(0.2),
     )(x)
     regularizer = keras.regularizers.L1L2(0.01, 0.02)
-    model = keras.Model(x, keras.layers.Dense(1, kernel_regularizer=regularizer)(h))
+    outputs = keras.layers.Dense(1, kernel_regularizer=regularizer)(h)
+    model = keras.Model(x, outputs)
     model.compile(keras.optimizers.SGD(0.05), lambda y, p: keras.ops.mean((y - p) ** 2, axis=-1))
     return model, {"x": X, "y": Y}
 
@@ -300,8 +301,9 @@ def transformer_of_classes(keras):
     ids = keras.Input((7,), dtype="int32")
     h = Block(4, 2)(Block(4, 2)(Embedded(11, 7, 4)(ids)))
     model = keras.Model(ids, keras.layers.Dense(11, activation="softmax")(h))
-    optimizer = keras.optimizers.Adam(0.01)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
     return model, {"x": WORDS, "y": np.roll(WORDS, -1, axis=1)}
 
 
