@@ -3,7 +3,7 @@
 FOLDER is one that ``reach`` wrote. What only other processes execute counts as not executed.
 """
 
-import sys
+import argparse
 
 from tests.mutations.mutants import package_folder
 from tests.mutations.reach import Reach
@@ -35,4 +35,6 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations.coverage", description=__doc__)
+    parser.add_argument("folder")
+    main(parser.parse_args().folder)
