@@ -122,25 +122,32 @@ def reading():
 
 
 def growth(repeat, times=TIMES):
-    """What has become more in each of two rounds of as many repetitions."""
-    rounds = []
+    """What has become more in each of two rounds of as many repetitions, and in two more if any."""
+    rounds, before = [], None
     gc.collect()
     gc.freeze()  # what there is already is not looked at, which would take most of the time
     tracemalloc.start()
     try:
-        before = None
-        for start in range(0, 3 * times, times):
+        for start in range(0, 5 * times, times):
             for i in range(start, start + times):
                 repeat(i)
             now = reading()
             if before is not None:
                 rounds.append(differences(before, now, times))
             before = now
+            if len(rounds) > 1 and not in_all(rounds):
+                break
     finally:
         tracemalloc.stop()
         gc.unfreeze()
-    first, second = rounds
-    return {what: (first[what], more) for what, more in second.items() if what in first}
+    return in_all(rounds)
+
+
+def in_all(rounds):
+    """What has become more in all rounds, and by how much in each."""
+    return {
+        what: tuple(r[what] for r in rounds) for what in rounds[0] if all(what in r for r in rounds)
+    }
 
 
 def differences(before, now, times):
