@@ -35,7 +35,8 @@ def tests_for(reach, mutant, quick):
     """The tests of a tier that may detect a bug: of files beside it and short ones, in turn."""
     known = reach.tests_of(mutant.file, mutant.lines)
     room = mutant.file.partition("/")[0]
-    if not reach.executed(mutant.file).intersection(mutant.lines):  # in other processes, or never
+    if not known or not reach.executed(mutant.file).intersection(mutant.lines):
+        # Lines that run at imports only, or in other processes, or never.
         known |= {t for t in reach.seconds if f"/{room}/" in t}
     files = collections.defaultdict(list)
     for test in known:
@@ -118,8 +119,7 @@ class Clone:
 
 
 def record(mutant, tier, how):
-    lines = f"{mutant.lines.start}-{mutant.lines.stop - 1}"
-    shown = {"file": mutant.file, "lines": lines, "kind": mutant.kind}
+    shown = {"file": mutant.file, "line": mutant.line, "kind": mutant.kind}
     shown |= {"before": mutant.before, "after": mutant.after, "tier": tier, "how": how}
     return json.dumps(shown)
 

@@ -30,7 +30,7 @@ WITHOUT_EFFECT = {
 }
 """Names of functions and arguments of estimates, texts, assertions and the tests' own data."""
 
-NO_MACHINE = "device", "gpu", "cuda", "nvrtc", "cupy", "nccl", "cublas", "aarch64", "arm"
+NO_MACHINE = "device", "gpu", "cuda", "nvrtc", "cupy", "nccl", "cublas", "aarch64"
 """Words in names of files and functions that need a machine which tests may not have."""
 
 COMPARISONS = {
@@ -58,10 +58,14 @@ CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "maximum": "min
 
 
 class Mutant(NamedTuple):
-    """A change of one file: its kind, the lines of its statement, and the new text of the file."""
+    """A change of one file: its kind, its line, the lines that it affects, and the new text.
+
+    Those are the lines of its statement, or all of the file for one that runs at imports.
+    """
 
     file: str
     kind: str
+    line: int
     lines: range
     before: str
     after: str
@@ -125,22 +129,23 @@ def has_text(node):
 
 
 def candidates(tree):
-    """The nodes that may be changed, each with the statement that it is in."""
+    """The nodes that may be changed, each with the statement and whether a function holds it."""
 
-    def visit(node, statement):
+    def visit(node, statement, inside):
         if isinstance(node, ast.stmt):
             statement = node
         if is_without_effect(node):
             return
-        yield node, statement
+        yield node, statement, inside
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for field, value in ast.iter_fields(node):
             if field in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    yield from visit(child, statement)
+                    yield from visit(child, statement, inside)
 
-    yield from visit(tree, None)
+    yield from visit(tree, None, False)
 
 
 def is_without_effect(node):
@@ -166,7 +171,7 @@ def mutants_of(path, root):
     for line in source.encode().splitlines(keepends=True):
         begins.append(begins[-1] + len(line))
     raw = source.encode()
-    for node, statement in candidates(ast.parse(source)):
+    for node, statement, inside in candidates(ast.parse(source)):
         for kind, made in swapped(node):
             at = node.test if kind == "condition" else node
             begin = begins[at.lineno - 1] + at.col_offset
@@ -176,8 +181,10 @@ def mutants_of(path, root):
             text = (raw[:begin] + after.encode() + raw[end:]).decode()
             last = at.end_lineno if hasattr(statement, "body") else statement.end_lineno
             lines = range(min(statement.lineno, at.lineno), last + 1)
+            lines = lines if inside else range(1, len(begins))
             before = raw[begin:end].decode()
-            yield Mutant(path.relative_to(root).as_posix(), kind, lines, before, new, text)
+            file = path.relative_to(root).as_posix()
+            yield Mutant(file, kind, at.lineno, lines, before, new, text)
 
 
 def plant(package, count, seed):
@@ -188,7 +195,8 @@ def plant(package, count, seed):
     while len(found) < count:
         (room,) = chooser.choices(list(ROOMS), list(ROOMS.values()))
         path = chooser.choice(files[room])
-        if path.stem == "samples" or any(word in path.stem for word in NO_MACHINE):
+        file = path.relative_to(package).as_posix()
+        if path.stem == "samples" or any(word in file for word in NO_MACHINE):
             continue
         kinds = {}
         for mutant in mutants_of(path, package):
