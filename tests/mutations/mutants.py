@@ -26,9 +26,10 @@ ROOMS = {
 
 WITHOUT_EFFECT = {
     *("cost", "flops", "samples", "errors", "reference", "sample", "doc", "__repr__", "strict"),
-    *("Sample", "ErrorSample"),
+    *("Sample", "ErrorSample", "expected", "hint", "received", "stacklevel"),
 }
 """Names of functions and arguments of estimates, texts, assertions and the tests' own data."""
+OWN_DATA = "_samples", "_errors", "_reference", "_cost"
 
 NO_MACHINE = "device", "gpu", "cuda", "nvrtc", "cupy", "nccl", "cublas", "aarch64"
 """Words in names of files and functions that need a machine which tests may not have."""
@@ -156,7 +157,12 @@ def is_without_effect(node):
         case (
             ast.keyword(arg=name) | ast.FunctionDef(name=name) | ast.Dict(keys=[ast.Constant(name)])
         ):
-            return name in WITHOUT_EFFECT or any(word in str(name).lower() for word in NO_MACHINE)
+            name = str(name)
+            return (
+                name in WITHOUT_EFFECT
+                or name.endswith(OWN_DATA)
+                or any(word in name.lower() for word in NO_MACHINE)
+            )
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
         case ast.Assign(targets=[ast.Name(id="__all__" | "__slots__")]) | ast.AnnAssign(value=None):

@@ -19,7 +19,7 @@ from eagerflow.guard import without_collections
 from eagerflow.locks import writing
 from eagerflow.ops.indexing.indexing import index_samples
 from eagerflow.ops.indexing.indices import filled
-from eagerflow.plan import in_place, plan, replay
+from eagerflow.plan import in_place, owners, plan, replay
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
 from tests.internals import array_in, plans_of
@@ -100,6 +100,20 @@ def test_values_without_readers_are_written_over():
     step()
     assert list(map(place, counters.large)) == now
     assert counters.seen() == before[0] + 2
+
+
+@needs_code
+def test_values_that_another_run_reads_are_not_written_over():
+    counters, step = _warmed("captured")
+    read = counters.large[1]
+    before = place(read)
+    token = owners.begin_run(frozenset([id(read)]))
+    step()
+    after = place(read)
+    assert after != before
+    del token
+    step()
+    assert place(read) == after
 
 
 def test_an_exception_at_any_bytecode_leaves_no_half_step(way):

@@ -116,8 +116,9 @@ def test_invalid_numpy_pad_options_are_refused():
         np.pad(x, 1, mode="mean", stat_length=0)
     with pytest.raises(ShapeError, match="a pair for each of 1 axes"):
         np.pad(x, 1, constant_values=(1, 2, 3))
-    with pytest.raises(ShapeError, match="no elements to pad with"):
-        np.pad(x[:0], 1, mode="maximum")
+    for widths in (1, (1, 0), (0, 1)):
+        with pytest.raises(ShapeError, match="no elements to pad with"):
+            np.pad(x[:0], widths, mode="maximum")
 
 
 def test_complex_logarithms_of_running_sums_are_principal():
