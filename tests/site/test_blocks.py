@@ -49,6 +49,7 @@ NOT_RUN = {
     ("docs/from-keras.md", "model.save_weights"): WITH_KERAS,
     ("docs/plans.md", "# train.py"): "a debugger waits for its user",
     ("docs/plans.md", "(Pdb) next"): "what the debugger shows",
+    ("docs/index.md", "python3 -m venv"): README_COMMAND,
     ("docs/keras.md", "pip install"): "a command that fetches packages",
     ("docs/keras-tests.md", "python -m tests.keras.upstream"): "takes half an hour",
     ("docs/keras.md", "import eagerflow.keras"): WITH_KERAS,
