@@ -155,7 +155,7 @@ class Transport:
             self._broken(link.peer, "has sent over a lane that is closed")
 
     def arrived(self, key: Key, arrays: list[Any]) -> None:
-        """Hand arrays on to who waits for them, or keep them until somebody asks."""
+        """Pass arrays to the pending receiver, or keep them for a later one."""
         run = key[0]
         if run == PING:
             self.send(key[1], key[2:], [])

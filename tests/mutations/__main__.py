@@ -22,11 +22,11 @@ import sys
 import tempfile
 
 from tests import sampling
-from tests.mutations.mutants import package_folder, plant
-from tests.mutations.reach import Reach, is_quick
+from tests.mutations.mutants import plant
+from tests.mutations.reach import PACKAGE, Reach, is_quick
 
 FIRST, FIRST_FILES = 60, 15  # tests that run first, and their files: each is collected
-ROOT = package_folder().parent
+ROOT = PACKAGE.parent
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 NOT_IMPORTED, NO_TESTS = (2, 3, 4), 5
 """Pytest's exit statuses where tests could not be collected, so that the bug is not subtle."""
@@ -134,7 +134,7 @@ def main(arguments=None):
     parser.add_argument("--out", type=pathlib.Path, help="a file for the results")
     given = parser.parse_args(arguments)
     reach = Reach(given.reach)
-    mutants = plant(package_folder(), given.count, given.seed)
+    mutants = plant(PACKAGE, given.count, given.seed)
     tiers = collections.Counter()
     with tempfile.TemporaryDirectory(prefix="eagerflow-mutations-") as scratch:
         clones = [Clone(f"{scratch}/{i}") for i in range(given.workers)]

@@ -5,8 +5,7 @@ FOLDER is one that ``reach`` wrote. What only other processes execute counts as 
 
 import argparse
 
-from tests.mutations.mutants import package_folder
-from tests.mutations.reach import Reach
+from tests.mutations.reach import PACKAGE, Reach
 
 
 def lines_of(code):
@@ -18,8 +17,8 @@ def lines_of(code):
 def table(reach):
     """By folder: lines with code, and those that the quick tier and both tiers execute."""
     rows = {}
-    for path in sorted(package_folder().rglob("*.py")):
-        file = path.relative_to(package_folder()).as_posix()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file = path.relative_to(PACKAGE).as_posix()
         lines = lines_of(compile(path.read_text(encoding="utf-8"), file, "exec"))
         counts = (lines, lines & reach.executed(file, quick=True), lines & reach.executed(file))
         row = rows.setdefault(file.partition("/")[0] if "/" in file else "eagerflow", [0, 0, 0])

@@ -6,7 +6,6 @@ a condition negated, a keyword argument or a statement left out, two arguments e
 
 import ast
 import copy
-import pathlib
 import random
 from typing import NamedTuple
 
@@ -222,7 +221,3 @@ def compiles(mutant):
     except SyntaxError:
         return False
     return True
-
-
-def package_folder():
-    return pathlib.Path(__file__).parents[2] / "eagerflow"

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-PACKAGE = str(pathlib.Path(__file__).parents[2] / "eagerflow")
+PACKAGE = pathlib.Path(__file__).parents[2] / "eagerflow"
 FOLDER = "EAGERFLOW_REACH"
 MOST = 300
 """Tests of a tier that are kept for a line."""
@@ -25,7 +25,7 @@ class Recorder:
     def __init__(self):
         self.tests, self.seconds = [], collections.Counter()
         self.lines = collections.defaultdict(list)  # (file, line, quick tier): indices of tests
-        self.quick = False
+        self.quick, self.package = False, str(PACKAGE)
 
     def start(self):
         events = sys.monitoring
@@ -35,7 +35,7 @@ class Recorder:
 
     def on_line(self, code, line):
         """Each line is reported once for each test."""
-        if code.co_filename.startswith(PACKAGE):
+        if code.co_filename.startswith(self.package):
             found = self.lines[code.co_filename, line, self.quick]
             test = len(self.tests) - 1
             if len(found) < MOST and (not found or found[-1] != test):
