@@ -219,14 +219,14 @@ _NUMBERS = frozenset((bool, int, float))
 class Pull:
     """A partial derivative times the incoming gradient, in one kernel, for entries of a tape."""
 
-    __slots__ = ("_guards", "_lone", "_pair", "_product", "kernels", "partial")
+    __slots__ = ("_guards", "_kernels", "_lone", "_pair", "_product", "partial")
 
     def __init__(self, op: Op, partial: Rule, product: Rule) -> None:
         self.partial, self._product = partial, product
         self._guards = product is not multiply
         self._lone = len(op.data) == 1 and not op.attributes
         self._pair = len(op.data) == 2 and not op.attributes
-        self.kernels: dict[Any, _Kernel | None] = {}
+        self._kernels: dict[Any, _Kernel | None] = {}
 
     def of(self, g: Any, entry: Any) -> Tensor | None:
         """The product; None if there is no kernel for these arguments."""
@@ -237,7 +237,7 @@ class Pull:
         ):
             key = _key(kind, entry)
         try:
-            kernel = self.kernels[key]
+            kernel = self._kernels[key]
         except KeyError:
             kernel = self._learn(key, g, entry)
         if kernel is None:
@@ -271,13 +271,13 @@ class Pull:
 
     def _learn(self, key: Any, g: Any, entry: Any) -> _Kernel | None:
         """The kernel for arguments like these."""
-        if len(self.kernels) >= MAX_KERNELS:
+        if len(self._kernels) >= MAX_KERNELS:
             return None  # numbers that change with each call
         try:
             found = kernel_for(self.partial, self._product, g._kind, entry)
         except raised_here(Exception):  # run as ops, it raises the error, if there is one
             found = None
-        self.kernels[key] = found
+        self._kernels[key] = found
         return found
 
 

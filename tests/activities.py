@@ -19,7 +19,7 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.capture.guards import events
 from eagerflow.locks import writing
-from eagerflow.nn.layer import training_of_call
+from eagerflow.nn.layer import _training
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime import blas, threads
 from eagerflow.scopes import scopes
@@ -39,10 +39,10 @@ def nothing_is_held():
     """Assert that no context of eagerflow's is entered, in any thread."""
     assert recorder_state()[1] is None and not process.recorders
     assert scopes() == ""
-    assert not threads.lent and not blas.users and not threads.local.alone
+    assert not threads._lent and not blas._users and not threads._local.alone
     assert not BLAS or BLAS[1]() == BLAS_THREADS
     assert not writing.thread
-    assert training_of_call.get() is False
+    assert _training.get() is False
     assert (gc.get_threshold(), gc.isenabled()) == (THRESHOLD, True)
     assert not any(isinstance(signal.getsignal(s), partial) for s in signal.valid_signals())
     watch = events.current()

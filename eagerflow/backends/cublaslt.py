@@ -118,7 +118,7 @@ class CublasLt:
         self.cupy, self.bindings = cupy, bindings
         self.data_types, self.compute_types = data_types, compute_types
         self.handle = self.bindings.create()
-        self.planned: dict[Any, Planned | None] = {}
+        self._planned: dict[Any, Planned | None] = {}
         self._lock = reentrant_lock()
         weakref.finalize(self, self.bindings.destroy, self.handle).atexit = False
 
@@ -136,11 +136,11 @@ class CublasLt:
             return False
         key = epilogue, out.dtype, x1.shape, x1.strides, x2.shape, x2.strides
         with Locked(self._lock):
-            found = self.planned.get(key)
-            if found is None and key not in self.planned:
-                if len(self.planned) >= MAX_PLANNED:
-                    self.planned.pop(next(iter(self.planned)))
-                found = self.planned[key] = self._plan(epilogue, x1, x2, out, vector, matrix)
+            found = self._planned.get(key)
+            if found is None and key not in self._planned:
+                if len(self._planned) >= MAX_PLANNED:
+                    self._planned.pop(next(iter(self._planned)))
+                found = self._planned[key] = self._plan(epilogue, x1, x2, out, vector, matrix)
             if found is None:
                 return False
             found.point(vector, matrix)

@@ -39,12 +39,12 @@ class Turn(ScopeGuard):
 
     def acquire(self) -> None:
         """Wait for earlier runs."""
-        all_turns.append(self)
-        if len(all_turns) > 1:
+        _turns.append(self)
+        if len(_turns) > 1:
             self._wait()
 
     def _wait(self) -> None:
-        turns = all_turns.copy()
+        turns = _turns.copy()
         ahead = turns[: turns.index(self)]
         if any(other._thread == self._thread for other in ahead):
             return
@@ -52,26 +52,26 @@ class Turn(ScopeGuard):
             if not self._variables.isdisjoint(other._variables):
                 over = Event()
                 other._waiting.append(over)
-                if other in all_turns:  # otherwise it has ended, and may have missed this waiter
+                if other in _turns:  # otherwise it has ended, and may have missed this waiter
                     over.wait()
 
     def release(self) -> None:
         """Let the next runs start."""
-        if self in all_turns:
-            all_turns.remove(self)
+        if self in _turns:
+            _turns.remove(self)
         for over in self._waiting:
             over.set()
 
 
-all_turns: list[Turn] = []
+_turns: list[Turn] = []
 """Runs in order of arrival; each access is a single atomic call."""
 
 
 def _after_fork() -> None:
     """In a child only the forking thread lives on: no other has a turn, or waits for one."""
     own = get_ident()
-    all_turns[:] = [turn for turn in all_turns if turn._thread == own]
-    for turn in all_turns:
+    _turns[:] = [turn for turn in _turns if turn._thread == own]
+    for turn in _turns:
         turn._waiting.clear()
 
 

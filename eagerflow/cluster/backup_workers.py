@@ -238,7 +238,7 @@ class BackedStep:
     ) -> None:
         self._strategy, self._backups = strategy, backups
         self._captured = CapturedStep(strategy, f)
-        self.kept: dict[tuple[int, ...], _Prepared] = {}
+        self._kept: dict[tuple[int, ...], _Prepared] = {}
         self._warned: set[Variable] = set()
 
     def __call__(self, *args: Any) -> Any:
@@ -296,12 +296,12 @@ class BackedStep:
         """The compiled step for these parts."""
         own = self._strategy
         key = tuple(map(id, graphs))
-        found = self.kept.get(key)
+        found = self._kept.get(key)
         if found is None:
             own.merge()  # new shadows copy the current values of Variables
-            while len(self.kept) >= MAX_KEPT_GRAPHS:
-                self._forget(self.kept.pop(next(iter(self.kept))))
-            found = self.kept[key] = self._made(graphs)
+            while len(self._kept) >= MAX_KEPT_GRAPHS:
+                self._forget(self._kept.pop(next(iter(self._kept))))
+            found = self._kept[key] = self._made(graphs)
         return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:

@@ -109,7 +109,7 @@ class Client:
         value left; by a thread that must not wait."""
         self._token, self._own = token, own
         self._silence, self._redundant = silence, redundant
-        self.jobs: dict[int, Job] = {}
+        self._jobs: dict[int, Job] = {}
         self._questions = Questions(lambda: self._thread.is_alive())
         self.snapshots: WeakSet[Any] = WeakSet()
         """Snapshots that are still being written."""
@@ -251,7 +251,7 @@ class Client:
         task.state = LOST
         task.hangs = connection.gave_up
         risk = self.variables.lose(task.name)
-        for job in list(self.jobs.values()):
+        for job in list(self._jobs.values()):
             if task.name in job.tasks:
                 self._fail(job, self._loss(task))
         self.note_change()
@@ -259,7 +259,7 @@ class Client:
 
     def _cut(self, task: str, peer: str, fate: str) -> None:
         """Handle the loss of a connection between two tasks: runs of both may be affected."""
-        for job in list(self.jobs.values()):
+        for job in list(self._jobs.values()):
             if {task, peer} <= job.tasks:
                 lost = self.tasks.get(peer)
                 where = f"pid {lost.pid} on {lost.node}" if lost else peer
@@ -319,17 +319,17 @@ class Client:
         if "answers" in message:
             self._questions.answered(message, arrays)
         elif "computed" in message:
-            job = self.jobs.get(message["computed"])
+            job = self._jobs.get(message["computed"])
             if job is not None:
                 self._computed(job, connection.peer, message["seconds"], arrays)
         elif "kept" in message:
-            job = self.jobs.get(message["kept"])
+            job = self._jobs.get(message["kept"])
             if job is not None:
                 self._done(job, ("copies", message["of"]))
         elif "cut" in message:
             self.put(partial(self._cut, connection.peer, message["cut"], message["fate"]))
         elif "failed" in message:
-            job = self.jobs.get(message["failed"])
+            job = self._jobs.get(message["failed"])
             if job is not None:
                 self.put(partial(self._fail, job, as_error(message["error"])))
 
@@ -352,7 +352,7 @@ class Client:
 
     def _begin(self, job: Job) -> None:
         job.number = next(self._numbers)
-        self.jobs[job.number] = job
+        self._jobs[job.number] = job
         self._forget()
         try:
             if self._redundant and job.assigns:
@@ -381,7 +381,7 @@ class Client:
 
     def _oldest(self) -> int:
         """The oldest active run."""
-        return min(list(self.jobs))  # other threads remove finished runs
+        return min(list(self._jobs))  # other threads remove finished runs
 
     def _holder(self, task: str) -> str | None:
         """The task that keeps copies of a task's values: the next, on another machine if any."""
@@ -485,7 +485,7 @@ class Client:
 
     def _is_written(self, held: Held) -> bool:
         """Whether an active run assigns a Variable."""
-        return any(held in job.written() for job in list(self.jobs.values()))
+        return any(held in job.written() for job in list(self._jobs.values()))
 
     def _computed(self, job: Job, name: str, seconds: float, arrays: list[Any]) -> None:
         """Handle the end of a task's part; called by the thread of its connection."""
@@ -516,7 +516,7 @@ class Client:
             if job.over:
                 return
             job.over = True
-        self.jobs.pop(job.number, None)
+        self._jobs.pop(job.number, None)
         try:
             if job.copies:
                 self._commit_copies(job)
@@ -569,7 +569,7 @@ class Client:
             if job.over:
                 return
             job.over = True
-        self.jobs.pop(job.number, None)
+        self._jobs.pop(job.number, None)
         job.error = error
         for part in job.parts:
             self._tell_if_there(part.task, {"do": "cancel", "run": job.number})
@@ -673,7 +673,7 @@ class Client:
         self._thread.join(CLOSE_SECONDS)
 
     def _close(self) -> None:
-        for job in list(self.jobs.values()):
+        for job in list(self._jobs.values()):
             self._fail(job, SessionError("the cluster has been closed"))
         for task in list(self.tasks.values()):
             task.state = DRAINED

@@ -60,14 +60,14 @@ class Copies:
 
     def __init__(self, transport: Transport, tell: Callable[[dict[str, Any]], None]) -> None:
         self._transport, self._tell = transport, tell
-        self.held: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}
         self._staged: dict[int, dict[str, list[Any]]] = {}
         self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
         """The bytes of the copies."""
-        return sum([x.nbytes for x in self.held.values()])
+        return sum([x.nbytes for x in self._values.values()])
 
     def keep(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
         """Expect new values of a run from these tasks."""
@@ -92,7 +92,7 @@ class Copies:
         staged = self._staged.pop(message["number"])
         for task, keys in message["keys"].items():
             for key, new in zip(keys, staged[task], strict=True):
-                self.held[key] = new.over(self.held[key]) if type(new) is _Runs else new
+                self._values[key] = new.over(self._values[key]) if type(new) is _Runs else new
         self._transport.forget(message["number"])
 
     def drop(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
@@ -103,9 +103,9 @@ class Copies:
 
     def fetch(self, message: dict[str, Any], arrays: Sequence[Any]) -> Any:
         """The copies of some Variables."""
-        return {}, [self.held[key] for key in message["variables"]]
+        return {}, [self._values[key] for key in message["variables"]]
 
     def forget(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
         """Drop copies of these Variables."""
         for key in message["variables"]:
-            self.held.pop(key, None)
+            self._values.pop(key, None)

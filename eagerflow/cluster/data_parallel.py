@@ -366,7 +366,7 @@ class ReplicatedStep:
         self._captured = CapturedStep(strategy, f)
         self._dense: set[tuple[int, ...]] = set()
         """Sizes of parts with gradient rows that cannot be joined."""
-        self.prepared: dict[tuple[int, ...], _Prepared] = {}
+        self._prepared: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Make a step on a batch; returns the step's results, joined over the replicas."""
@@ -393,22 +393,22 @@ class ReplicatedStep:
             self._captured.graph(n, rows, joins, own) if n else None
             for own, n in zip(args, sizes, strict=True)
         ]
-        if joins and tuple(map(id, found)) not in self.prepared and not rows_fit(found):
+        if joins and tuple(map(id, found)) not in self._prepared and not rows_fit(found):
             self._dense.add(sizes)
             return self._graphs(args, sizes)
         return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:
         key = tuple(map(id, graphs))
-        found = self.prepared.get(key)
+        found = self._prepared.get(key)
         if found is None:
             own = self._strategy
             own.bring()  # new shadows copy the current values of Variables
             made = own.replicated(graphs)
-            while len(self.prepared) >= MAX_KEPT_GRAPHS:
+            while len(self._prepared) >= MAX_KEPT_GRAPHS:
                 own.merge()
-                own.forget(self.prepared.pop(next(iter(self.prepared))).found)
-            found = self.prepared[key] = _Prepared(made, graphs, own.planned(made))
+                own.forget(self._prepared.pop(next(iter(self._prepared))).found)
+            found = self._prepared[key] = _Prepared(made, graphs, own.planned(made))
         return found
 
 

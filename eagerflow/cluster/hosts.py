@@ -18,7 +18,7 @@ class LocalHosts:
     own_processes = False
 
     def __init__(self, token: bytes) -> None:
-        self.token = token
+        self._token = token
         self._servers: dict[str, TaskServer] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -31,7 +31,7 @@ class LocalHosts:
             old = self._servers.pop(task.name, None)
             if old is not None:
                 old.close()
-            made = self._servers[task.name] = TaskServer(task.name, self.token)
+            made = self._servers[task.name] = TaskServer(task.name, self._token)
         return made.address
 
     def server(self, task: RemoteTask) -> TaskServer:

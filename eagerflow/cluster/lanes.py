@@ -97,7 +97,7 @@ class End:
         self.is_open = False
         self.fate = ""
         """The reason for its end, "" while it is open."""
-        self.leads, self._failed, self._lost = leads, failed, lost
+        self._leads, self._failed, self._lost = leads, failed, lost
         self._orders: dict[int, Any] = {}
         self._next = 1  # the number of the next transfer to start
         self._begun = 0  # the last transfer started by the other end, if that leads
@@ -135,7 +135,7 @@ class End:
         with self._change:
             while not self.fate:
                 number = self._next
-                if number in self._orders and (self.leads or self._begun >= number):
+                if number in self._orders and (self._leads or self._begun >= number):
                     self._next += 1
                     return self._orders.pop(number)
                 self._change.wait()
@@ -144,7 +144,7 @@ class End:
     def _carry(self, end: Any, order: Any) -> None:
         number = self._next - 1
         done = self._begin(end, order)
-        if self.leads:
+        if self._leads:
             self.tell({"begun": number})
         self._wait(end)
         done()
@@ -261,8 +261,8 @@ class Lanes:
         self._name, self._broken = name, broken
         self.own: Facts = {}
         self.peers: dict[str, Facts] = {}
-        self.out: dict[tuple[str, Device, int], _SendingEnd] = {}
-        self.ends: dict[Connection, dict[str, End]] = {}
+        self._out: dict[tuple[str, Device, int], _SendingEnd] = {}
+        self._ends: dict[Connection, dict[str, End]] = {}
         """All ends of each open connection, including closed ones."""
         self._lock = threading.Lock()
 
@@ -299,7 +299,7 @@ class Lanes:
     def refusal(self, peer: str, source: Device, index: int) -> str:
         """Why no lane can go from a device to that of a task with an index; "" if one can."""
         why = refused(self.own, self.peers.get(peer, {}), source, index)
-        found = self.out.get((peer, source, index))
+        found = self._out.get((peer, source, index))
         if why or found is None or not found.fate:
             return why
         return f"{self.own[source.type]['library']}: {found.fate}"
@@ -316,7 +316,7 @@ class Lanes:
                     source = as_device(f"{self._name}/device:{kind}:{i}")
                     for j in range(facts.get(kind, {}).get("count", 0)):
                         why = self.refusal(peer, source, j)
-                        lane = self.out.get((peer, source, j))
+                        lane = self._out.get((peer, source, j))
                         ends = str(source), f"{peer}/device:{kind}:{j}"
                         sent = 0 if lane is None else lane.sent_bytes
                         rows.append((*ends, "" if why else own["library"], why, sent))
@@ -326,7 +326,7 @@ class Lanes:
     def traffic(self) -> dict[str, int]:
         """Bytes sent over lanes to each task."""
         found: dict[str, int] = {}
-        for (peer, _, _), lane in list(self.out.items()):
+        for (peer, _, _), lane in list(self._out.items()):
             found[peer] = found.get(peer, 0) + lane.sent_bytes
         return found
 
@@ -338,7 +338,7 @@ class Lanes:
         """An array staged for a lane; None if it must go through the host."""
         if not array.size:
             return None
-        lane = self.out.get((link.peer, source, index)) or self._opened(link, source, index)
+        lane = self._out.get((link.peer, source, index)) or self._opened(link, source, index)
         if lane is None or not lane.is_open:
             return None
         return OnLane(lane, source.backend.peers.staged(array, dtype))
@@ -368,9 +368,9 @@ class Lanes:
         leads = own["places"][source.index] > other["places"][index]
         lane = _SendingEnd(secrets.token_hex(16), link, leads, self._fail, self.lose)
         with self._lock:
-            if self.out.setdefault(key, lane) is not lane:
+            if self._out.setdefault(key, lane) is not lane:
                 return None
-            self.ends.setdefault(link, {})[lane.token] = lane
+            self._ends.setdefault(link, {})[lane.token] = lane
 
         def connect() -> Any:
             library = source.backend.peers
@@ -386,7 +386,7 @@ class Lanes:
     def handle(self, link: Connection, message: dict[str, Any]) -> None:
         """Handle a message about a lane from its other end."""
         token = message["lane"]
-        lane = self.ends.get(link, {}).get(token)
+        lane = self._ends.get(link, {}).get(token)
         if "open" in message and lane is None:
             self._open(link, token, *message["open"])
         elif "begun" in message and lane is not None:
@@ -400,7 +400,7 @@ class Lanes:
         """Open the receiving end of a new lane, at a device of this task."""
         lane = ReceivingEnd(token, link, leads, self._fail, self.lose)
         with self._lock:
-            self.ends.setdefault(link, {})[token] = lane
+            self._ends.setdefault(link, {})[token] = lane
         library = as_device(f"{self._name}/device:{kind}:{own}").backend.peers
         lane.start(lambda: library.end(own, bytes.fromhex(key), 1))
 
@@ -420,7 +420,7 @@ class Lanes:
         gathering = _Gathering(arrays, len(rows), call)
         whole = True
         for token, number, positions, specs in rows:
-            lane = self.ends.get(link, {}).get(token)
+            lane = self._ends.get(link, {}).get(token)
             wanted = [(tuple(shape), as_dtype(name)) for name, shape in specs]
             put = partial(gathering.put, positions)
             whole &= isinstance(lane, ReceivingEnd) and lane.expect(number, wanted, put)
@@ -439,12 +439,12 @@ class Lanes:
     def lose(self, link: Connection) -> None:
         """Handle the end of a connection: its lanes end, and others may be opened."""
         with self._lock:
-            ends = self.ends.pop(link, {})
-            self.out = {key: lane for key, lane in self.out.items() if lane.link is not link}
+            ends = self._ends.pop(link, {})
+            self._out = {key: lane for key, lane in self._out.items() if lane.link is not link}
         for lane in ends.values():
             lane.close("the connection has ended")
 
     def close(self) -> None:
         """End all lanes."""
-        for link in list(self.ends):
+        for link in list(self._ends):
             self.lose(link)

@@ -20,7 +20,7 @@ __all__ = ["link_between", "measured"]
 
 SMALL_BYTES, LARGE_BYTES, COUNT = 64, 1 << 20, 9
 LARGE_LANE_BYTES = 1 << 24  # large enough for reliable timing at 400 GB per second
-known: dict[tuple[str, ...], Link | None] = {}
+_known: dict[tuple[str, ...], Link | None] = {}
 """By the machines of two tasks, and the library for lanes; None for the ordinary path."""
 
 
@@ -67,10 +67,10 @@ def link_between(client: Client, source: Device, target: Device) -> Link:
 
 
 def measured_link(client: Client, source: Device, target: Device, *key: str) -> Link | None:
-    if key not in known:
+    if key not in _known:
         past_host = len(key) > 2
-        known[key] = _lane(client, source, target) if past_host else _hosts(client, source, target)
-    return known[key]
+        _known[key] = _lane(client, source, target) if past_host else _hosts(client, source, target)
+    return _known[key]
 
 
 def _hosts(client: Client, source: Device, target: Device) -> Link:

@@ -130,7 +130,7 @@ class TaskServer:
         self.transport = Transport(name, token, self._cut)
         self.copies = Copies(self.transport, self._tell)
         self.variables: dict[int, Any] = {}
-        self.parts: dict[int, LoadedPart | Exception | list[_Begin]] = {}
+        self._parts: dict[int, LoadedPart | Exception | list[_Begin]] = {}
         """Loaded parts; while a part is loading, the runs that wait for it."""
         self._due: set[int] = set()  # waiting runs that are not cancelled
         self._runs: dict[int, TaskRun] = {}
@@ -281,7 +281,7 @@ class TaskServer:
 
     def _register(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """Load a part in the background: large graphs take seconds."""
-        self.parts[message["part"]] = []
+        self._parts[message["part"]] = []
         kept = [settled(x) for x in arrays]
         args = message["part"], message["text"], kept
         threading.Thread(target=self._load, args=args, daemon=True).start()
@@ -293,9 +293,9 @@ class TaskServer:
         except raised_here(Exception) as error:
             part = error
         with self._lock:
-            waiting = self.parts.get(number)
+            waiting = self._parts.get(number)
             if waiting is not None:  # it has not been dropped
-                self.parts[number] = part
+                self._parts[number] = part
         for begin in waiting if isinstance(waiting, list) else ():
             begin(part)
 
@@ -314,7 +314,7 @@ class TaskServer:
         for key in message["variables"]:
             self.variables.pop(key, None)
         for number in message["parts"]:
-            self.parts.pop(number, None)
+            self._parts.pop(number, None)
 
     def _save(self, message: dict[str, Any], arrays: list[Any]) -> Later:
         """Write the current values of Variables into a shard of a checkpoint."""
@@ -370,7 +370,7 @@ class TaskServer:
             held = [self.variables[key] for key in message["variables"]]
             begin = partial(self._begin_run, number, [*arrays, *held], message.get("copied"))
             with self._lock:
-                part = self.parts[message["part"]]
+                part = self._parts[message["part"]]
                 self._due.add(number)
                 if isinstance(part, list):
                     part.append(begin)

@@ -37,7 +37,7 @@ class Tables:
     def __init__(self, min_shard_bytes: int) -> None:
         self.places: dict[Variable, int] = {}
         self._min_shard_bytes = min_shard_bytes
-        self.shards: dict[Variable, list[Shard]] = {}
+        self._shards: dict[Variable, list[Shard]] = {}
         self._seen: dict[Variable, None] = {}
         self._load: dict[int, int] = {}
         self._known: dict[Variable, Tensor] = {}
@@ -46,9 +46,9 @@ class Tables:
     def arranged(self, graphs: Sequence[Graph | None], places: Sequence[int]) -> list[Graph | None]:
         """The graphs of a step with shards in place of large tables; new tables get devices."""
         self._find(first_of(graphs), places)
-        if not self.shards:
+        if not self._shards:
             return list(graphs)
-        return [None if graph is None else in_shards(graph, self.shards) for graph in graphs]
+        return [None if graph is None else in_shards(graph, self._shards) for graph in graphs]
 
     def _find(self, graph: Graph, places: Sequence[int]) -> None:
         _, local = varying_in(graph)
@@ -72,7 +72,7 @@ class Tables:
         if count < 2:
             return [variable]
         ends = accumulate((rows // count + (i < rows % count) for i in range(count)), initial=0)
-        made = self.shards[variable] = [
+        made = self._shards[variable] = [
             Shard(begin, end, _empty(variable, i, end - begin))
             for i, (begin, end) in enumerate(pairwise(ends))
         ]
@@ -82,13 +82,13 @@ class Tables:
         """Update the shards of tables that the program has changed itself."""
         changed = {
             table: current
-            for table in self.shards
+            for table in self._shards
             if self._known.get(table) is not (current := table.current)
         }
         new = {
             shard.variable: shard.of(np.asarray(current))
             for table, current in changed.items()
-            for shard in self.shards[table]
+            for shard in self._shards[table]
         }
         assign_together(new)
         self._known.update(changed)
@@ -97,7 +97,7 @@ class Tables:
         """The tables with shards that may have newer values, as wholes."""
         return {
             table: Whole([shard.variable for shard in shards], _joined)
-            for table, shards in self.shards.items()
+            for table, shards in self._shards.items()
             if self._known.get(table) is table.current
         }
 
@@ -112,7 +112,7 @@ class Tables:
 
     def part_of(self, variable: Variable) -> tuple[Variable, Callable[[Any], Any]]:
         """The table of a shard, and the function that extracts the shard; itself for others."""
-        for table, shards in self.shards.items():
+        for table, shards in self._shards.items():
             for shard in shards:
                 if shard.variable is variable:
                     return table, shard.of

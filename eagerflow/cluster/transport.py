@@ -50,8 +50,8 @@ class Transport:
         self._opening = threading.Lock()
         self._links: dict[str, Connection] = {}
         self._taken_in: list[Connection] = []
-        self.waiting: dict[int, dict[Key, Arrived]] = {}
-        self.early: dict[int, dict[Key, list[Any]]] = {}
+        self._waiting: dict[int, dict[Key, Arrived]] = {}
+        self._early: dict[int, dict[Key, list[Any]]] = {}
         self._seen: dict[int, set[Key]] = {}
         self._oldest = 0  # earlier runs have ended
         self._ended: set[int] = set()  # later runs that have ended
@@ -164,9 +164,9 @@ class Transport:
             if self._is_over(run) or key in self._seen.setdefault(run, set()):
                 return
             self._seen[run].add(key)
-            call = self.waiting.get(run, {}).pop(key, None)
+            call = self._waiting.get(run, {}).pop(key, None)
             if call is None:
-                self.early.setdefault(run, {})[key] = arrays
+                self._early.setdefault(run, {})[key] = arrays
         if call is not None:
             call(arrays)
 
@@ -177,9 +177,9 @@ class Transport:
         """
         run = key[0]
         with self._lock:
-            arrays = self.early.get(run, {}).pop(key, None)
+            arrays = self._early.get(run, {}).pop(key, None)
             if arrays is None:
-                self.waiting.setdefault(run, {})[key] = call
+                self._waiting.setdefault(run, {})[key] = call
         if arrays is not None:
             call(arrays)
 
@@ -197,11 +197,11 @@ class Transport:
                 return
             self._oldest = run
             self._ended = {r for r in self._ended if r >= run}
-            for old in [r for r in (*self._seen, *self.waiting) if 0 < r < run]:
+            for old in [r for r in (*self._seen, *self._waiting) if 0 < r < run]:
                 self._drop(old)
 
     def _drop(self, run: int) -> None:
-        for table in (self._seen, self.early, self.waiting):
+        for table in (self._seen, self._early, self._waiting):
             table.pop(run, None)  # type: ignore[attr-defined]
 
     def _is_over(self, run: int) -> bool:

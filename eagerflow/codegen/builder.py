@@ -73,14 +73,14 @@ class Builder:
         self._name = name
         self._axes = tuple(axes.split())
         self._sizes = tuple(sizes.items())
-        self.inputs: list[Input] = []
-        self.body: dict[Any, Statement] = {}  # common subexpressions are shared
+        self._inputs: list[Input] = []
+        self._body: dict[Any, Statement] = {}  # common subexpressions are shared
         self._outputs: list[Output] = []
 
     def input(self, name: str, dtype: str, axes: str, gather: str | None = None) -> Value:
         """An array that is read at each index along ``axes``."""
         part = Input(name, dtype, tuple(axes.split()), gather)
-        self.inputs.append(part)
+        self._inputs.append(part)
         return Value(self, name, value_type(dtype), part.axes)
 
     def output(
@@ -92,10 +92,10 @@ class Builder:
 
     def region(self) -> Region:
         """The region, validated, without unused statements."""
-        made_of = {statement.name: statement.operands for statement in self.body.values()}
+        made_of = {statement.name: statement.operands for statement in self._body.values()}
         needed = dependencies((o.value for o in self._outputs), lambda n: made_of.get(n, ()))
-        body = tuple(s for s in self.body.values() if s.name in needed)
-        inputs, outputs = tuple(self.inputs), tuple(self._outputs)
+        body = tuple(s for s in self._body.values() if s.name in needed)
+        inputs, outputs = tuple(self._inputs), tuple(self._outputs)
         return Region.shared(self._name, self._axes, inputs, body, outputs, self._sizes)
 
     # Statements ----------------------------------------------------------------------------------
@@ -112,12 +112,12 @@ class Builder:
     ) -> Value:
         given = tuple(o.name if isinstance(o, Value) else o for o in operands)
         what = (instruction, repr(given), dtype, tuple(over))  # 0.0 and -0.0 are equal, but differ
-        statement = self.body.get(what)
+        statement = self._body.get(what)
         if statement is None:
             along = tuple(a for a in self._axes if a in axes)
-            name = str(len(self.body) + 1)
+            name = str(len(self._body) + 1)
             statement = Statement(name, instruction, given, dtype, along, tuple(over))
-            self.body[what] = statement
+            self._body[what] = statement
         return Value(self, statement.name, statement.dtype, statement.axes)
 
     def constant(self, value: Any, dtype: str) -> Constant:
@@ -142,7 +142,7 @@ class Builder:
 
     def _usual(self) -> str:
         """The type of numbers without a typed operand: that of the first input."""
-        return value_type(self.inputs[0].dtype) if self.inputs else "float32"
+        return value_type(self._inputs[0].dtype) if self._inputs else "float32"
 
     def _number(self, name: str, value: Any, dtype: str) -> Constant:
         if isinstance(value, float) and not is_float(dtype) and not float(value).is_integer():

@@ -119,7 +119,7 @@ def compute(found: Any, inputs: Any, outputs: Any) -> None:
 
 # Calls that are kept ready -----------------------------------------------------------------------
 
-known_calls: dict[Any, Callable[..., Any]] = {}
+_calls: dict[Any, Callable[..., Any]] = {}
 MAX_CALLS = 1024  # each has some hundred bytes, besides code that is cached anyway
 
 
@@ -129,11 +129,11 @@ def ready(key: Any, arrays: tuple[Any, ...], make: Callable[[Any], Any]) -> Call
     ``make`` takes the module ``ready``, and returns its ``ReadyCall``.
     """
     key = key, tuple([(a.shape, a.strides, a.dtype) for a in arrays])
-    found = known_calls.get(key)
+    found = _calls.get(key)
     if found is None:
-        if len(known_calls) >= MAX_CALLS:
-            known_calls.clear()
-        found = known_calls[key] = make(_machinery())
+        if len(_calls) >= MAX_CALLS:
+            _calls.clear()
+        found = _calls[key] = make(_machinery())
     return found
 
 

@@ -216,9 +216,9 @@ class Region(LoopNest):
         a writer whose names are unambiguous in the text.
         """
         key = _hash_of(_lines(*parts))
-        found = in_use.get(key)
+        found = _in_use.get(key)
         if found is None:
-            found = in_use[key] = cls(*parts)
+            found = _in_use[key] = cls(*parts)
         return found
 
     def __str__(self) -> str:
@@ -284,7 +284,7 @@ class Region(LoopNest):
         return statement.instruction in REDUCTIONS and not _trails(self, statement)
 
 
-in_use: WeakValueDictionary[str, Region] = WeakValueDictionary()
+_in_use: WeakValueDictionary[str, Region] = WeakValueDictionary()
 
 
 def _lines(

@@ -384,7 +384,7 @@ class _RegionWriter:
 # Size estimates -----------------------------------------------------------------------------------
 
 MAX_REMEMBERED_COUNTS = 1 << 10  # of kinds of nodes
-statement_counts: dict[Any, int | None] = {}
+_statement_counts: dict[Any, int | None] = {}
 
 
 def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Number]) -> int | None:
@@ -402,12 +402,12 @@ def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Number])
     row = None if access.reduced is None else len(access.reduced)
     key = node.op, tuple(kinds), own, row
     try:
-        return statement_counts[key]
+        return _statement_counts[key]
     except KeyError:
         pass
-    if len(statement_counts) >= MAX_REMEMBERED_COUNTS:
-        statement_counts.clear()
-    found = statement_counts[key] = _count_alone(node, access, uniform)
+    if len(_statement_counts) >= MAX_REMEMBERED_COUNTS:
+        _statement_counts.clear()
+    found = _statement_counts[key] = _count_alone(node, access, uniform)
     return found
 
 

@@ -62,12 +62,12 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
 
 
-counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+_counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
 
 def unique(name: str) -> str:
     """``name``, ``name_1``, ``name_2`` ... in turn."""
-    number = next(counters[name])
+    number = next(_counters[name])
     return f"{name}_{number}" if number else name
 
 

@@ -36,7 +36,7 @@ layer_classes: WeakValueDictionary[str, type[Layer]] = WeakValueDictionary()
 """Every class of layers that is alive, by the name under which configurations know it."""
 
 _NAMED: Any = object()  # placeholder for inputs passed by keyword, such as ``query=x``
-training_of_call = ContextVar("eagerflow_training", default=False)
+_training = ContextVar("eagerflow_training", default=False)
 """The argument ``training`` of the enclosing call."""
 
 
@@ -133,7 +133,7 @@ class Layer(BaseLayer):
             return self._compute(inputs, (), kwargs, training)
         try:  # the fast path of most eager calls
             if "training" in self._takes:
-                return self.call(inputs, training=training_of_call.get())
+                return self.call(inputs, training=_training.get())
             return self.call(inputs)
         except raised_here(Exception) as error:
             self._note(error)
@@ -173,11 +173,11 @@ class Layer(BaseLayer):
         return outputs
 
     def _compute(self, inputs: Any, args: Any, kwargs: Any, training: bool | None) -> Any:
-        before = training_of_call.get()
+        before = _training.get()
         now = before if training is None else bool(training)
         if "training" in self._takes:
             kwargs["training"] = now
-        call = self.call if now is before else partial(call_with, training_of_call, now, self.call)
+        call = self.call if now is before else partial(call_with, _training, now, self.call)
         try:
             if recording():
                 with scope(self.name):

@@ -38,7 +38,7 @@ PASSES = (
 )
 """Passes with rounding independent of other results of the scan, or none."""
 
-known_plans: ClockCache[Plan] = ClockCache(MAX_PLANS)
+_plans: ClockCache[Plan] = ClockCache(MAX_PLANS)
 _lock = reentrant_lock()
 
 
@@ -57,7 +57,7 @@ def _key(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Any:
 def known(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Plan | None:
     """The cached plan of a scan for operands like these, if there is one."""
     try:
-        plan = known_plans.items.get(_key(operands, attributes))
+        plan = _plans.items.get(_key(operands, attributes))
     except raised_here(TypeError):  # invalid attributes
         return None
     if plan is not None:
@@ -81,7 +81,7 @@ def plan_of(
         return None
     with Locked(_lock):
         plan = _plan(op, operands, attributes | {"body": body}, device)
-        known_plans.add(_key(operands, attributes), plan)
+        _plans.add(_key(operands, attributes), plan)
     return plan
 
 

@@ -69,13 +69,13 @@ class DeviceSegment:
         self._anchor = next(fixed, None)
         self._alone: set[int] = set()  # numbers of steps that cannot be recorded
         self._seen: dict[Any, None] = {}
-        self.recordings: dict[Any, list[Callable[[], None] | int]] = {}
+        self._recordings: dict[Any, list[Callable[[], None] | int]] = {}
         self._lock = reentrant_lock()
 
     def __call__(self, rows: Rows) -> None:
         """Start all steps, in their order."""
         key = self.key(rows)
-        parts = self.recordings.get(key)
+        parts = self._recordings.get(key)
         if parts is None:
             if key is None or key not in self._seen:
                 for own, row in zip(self.steps, rows, strict=True):
@@ -84,7 +84,7 @@ class DeviceSegment:
                     self._keep(self._seen, key, None, MAX_SEEN)
                 return
             parts = self._recorded(rows)
-            self._keep(self.recordings, key, parts, MAX_RECORDINGS)
+            self._keep(self._recordings, key, parts, MAX_RECORDINGS)
         for part in parts:
             if isinstance(part, int):
                 start(self.steps[part], rows[part])
@@ -94,7 +94,7 @@ class DeviceSegment:
     def release(self) -> None:
         """Release all recordings, and their memory."""
         with Locked(self._lock):
-            self.recordings.clear()
+            self._recordings.clear()
 
     def key(self, rows: Rows) -> Any:
         """Addresses and layouts of the arrays; None if some are not on a device."""

@@ -159,13 +159,13 @@ def _is_kernel(x: Any) -> bool:
     return callable(x) and not hasattr(x, "untimed")
 
 
-timed_ops: dict[Op, None] = {}
+_timed_ops: dict[Op, None] = {}
 """The ops that may have timed kernels in their tables, in order of insertion."""
 
 
 def _wrap(op: Op) -> None:
     """Replace other kernels in an op's tables by timed ones."""
-    timed_ops[op] = None
+    _timed_ops[op] = None
 
     def wrapped(x: Any, key: Any) -> Any:
         place = (key if isinstance(key, Kind) else key[0]).device
@@ -182,7 +182,7 @@ def _wrap_learned(op: Op) -> None:
 def unwrap(op: Op) -> None:
     """Restore the original kernels in an op's tables."""
     _replace(op, lambda x, key: getattr(x, "untimed", x))
-    timed_ops.pop(op, None)
+    _timed_ops.pop(op, None)
 
 
 def _replace(op: Op, new: Callable[[Any, Any], Any]) -> None:
@@ -211,5 +211,5 @@ class Kernels:
         while _wrap_learned in learned.hear:
             learned.hear.remove(_wrap_learned)
         _gradients.off()
-        while (op := next(reversed(timed_ops), None)) is not None:
+        while (op := next(reversed(_timed_ops), None)) is not None:
             unwrap(op)

@@ -99,7 +99,7 @@ events: list[tuple[int, int, Thread, Any, Any]] = []
 """All events since the first open profile was opened."""
 
 _left_out = 0
-open_profiles: set[Any] = set()
+_open: set[Any] = set()
 _switches: list[Switch] = []
 _lock = reentrant_lock()
 
@@ -127,14 +127,14 @@ def offer(switch: Switch) -> None:
     """Register a switch to follow profiles from now on."""
     with Locked(_lock):
         _switches.append(switch)
-        if open_profiles:
+        if _open:
             switch.on()
 
 
 def begin(profile: Any) -> int:
     """Start writing events for a profile; returns the number of existing events."""
     with Locked(_lock):
-        open_profiles.add(profile)
+        _open.add(profile)
         for switch in _switches:
             switch.on()
         return len(events)
@@ -143,8 +143,8 @@ def begin(profile: Any) -> int:
 def end(profile: Any) -> None:
     """Stop writing events for this profile."""
     with Locked(_lock):
-        open_profiles.discard(profile)
-        if not open_profiles:
+        _open.discard(profile)
+        if not _open:
             for switch in _switches:
                 switch.off()
             events.clear()
@@ -153,5 +153,5 @@ def end(profile: Any) -> None:
 def while_open(f: Callable[..., Any], *args: Any) -> None:
     """Call ``f(...)`` if a profile is open, none of which is closed meanwhile."""
     with Locked(_lock):
-        if open_profiles:
+        if _open:
             f(*args)

@@ -43,7 +43,7 @@ changes: list[tuple[int, int, int, Any, Any]] = []
 """All memory changes since the first open profile was opened, with the fields of
 ``Change``."""
 
-held_arrays: dict[int, _Held] = {}
+_held: dict[int, _Held] = {}
 
 
 def watch(out: Any, time: int, site: Any, detail: Any) -> None:
@@ -57,10 +57,10 @@ def watch(out: Any, time: int, site: Any, detail: Any) -> None:
     base = out.base
     owner = out if base is None else owner_of(out)
     key = id(owner)
-    if key in held_arrays or len(changes) >= MAX_EVENTS:
+    if key in _held or len(changes) >= MAX_EVENTS:
         return
     size = owner.nbytes
-    held_arrays[key] = held = _Held(owner, _given_back)
+    _held[key] = held = _Held(owner, _given_back)
     held.key = key
     held.change = change = (time, size, time, site, detail)
     changes.append(change)
@@ -68,7 +68,7 @@ def watch(out: Any, time: int, site: Any, detail: Any) -> None:
 
 def _given_back(held: _Held) -> None:
     """Record that the memory is freed: called by the weak reference."""
-    if held_arrays.pop(held.key, None) is held:
+    if _held.pop(held.key, None) is held:
         since, size, _, site, detail = held.change
         changes.append((clock(), -size, since, site, detail))
 
@@ -81,7 +81,7 @@ class Memory:
 
     def off(self) -> None:
         """Stop recording existing memory."""
-        held_arrays.clear()
+        _held.clear()
         changes.clear()
 
 

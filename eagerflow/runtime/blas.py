@@ -146,7 +146,7 @@ def thread_functions() -> tuple[Any, Any] | None:
     return setter, getter
 
 
-users: set[single_threaded] = set()
+_users: set[single_threaded] = set()
 _before = 1
 
 
@@ -163,24 +163,24 @@ class single_threaded(ScopeGuard):  # noqa: N801 (it is used like a function)
         if functions is not None:
             setter, getter = functions
             before = getter()
-            if not users:
+            if not _users:
                 if before == 1:
                     return
                 _before = before
-            in_one_call((partial(users.add, self), partial(setter, 1)))
+            in_one_call((partial(_users.add, self), partial(setter, 1)))
 
     def release(self) -> None:
         """Restore the number of BLAS threads, unless others still want one thread."""
         functions = thread_functions()
-        if functions is not None and self in users:
-            forget = partial(users.discard, self)
-            in_one_call((forget, users.__len__, partial(functions[0], _before)))
+        if functions is not None and self in _users:
+            forget = partial(_users.discard, self)
+            in_one_call((forget, _users.__len__, partial(functions[0], _before)))
 
 
 def _after_fork() -> None:
     # Only the forking thread lives on in the child, and it may not be one that uses BLAS.
-    if users:
-        users.clear()
+    if _users:
+        _users.clear()
         functions = thread_functions()
         if functions is not None and _before != 1:
             functions[0](_before)

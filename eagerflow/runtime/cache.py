@@ -118,12 +118,12 @@ def size_limit() -> int:
 # Trouble ------------------------------------------------------------------------------------------
 
 # Counters of itertools are atomic; the first caller gets 0 and warns.
-complaints = itertools.count()
+_complaints = itertools.count()
 
 
 def _complain(problem: str) -> None:
     """Warn once per process, attributed to the first caller outside of this package."""
-    if next(complaints):
+    if next(_complaints):
         return
     frame = _first_frame_outside(sys._getframe(1))
     try:

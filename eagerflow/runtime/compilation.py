@@ -25,7 +25,7 @@ class Compilation:
         self._begun = False
         self._lock = reentrant_lock()
         if threads.helpers() > 0:
-            waiting.append(self)
+            _waiting.append(self)
             threads.invite(_help, 1)
 
     def run(self) -> None:
@@ -38,21 +38,21 @@ class Compilation:
 
     def content(self) -> bytes:
         """The result; raises the errors of ``make``."""
-        while self._begun and self._make is not None and waiting:
+        while self._begun and self._make is not None and _waiting:
             _help()  # another thread is computing it
         self.run()
         with suppress(ValueError):
-            waiting.remove(self)
+            _waiting.remove(self)
         return self._content
 
 
-waiting: deque[Compilation] = deque()
+_waiting: deque[Compilation] = deque()
 """Compilations requested from the pool, and not started yet."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=waiting.clear)
+    os.register_at_fork(after_in_child=_waiting.clear)
 
 
 def _help() -> None:
     """Run the oldest pending one; its error is raised in the caller that needs it."""
     with suppress(Exception):
-        waiting.popleft().run()
+        _waiting.popleft().run()

@@ -164,7 +164,7 @@ class _Local(threading.local):
 
 
 _threads = itertools.count()
-local = _Local()
+_local = _Local()
 
 
 @cache
@@ -223,9 +223,9 @@ def emitter() -> Any:
 def _object_beside_others(code: str, target: Target) -> bytes:
     """The object of a module, while other threads may compile theirs."""
     module, library = _Module(code, target), _llvm().ffi.lib
-    with Locked(_places[local.place]):
+    with Locked(_places[_local.place]):
         problem = ctypes.c_char_p()
-        machine = _machine(target, local.place)
+        machine = _machine(target, _local.place)
         found = emitter()(machine, module.own, 1, ctypes.byref(problem))
         if not found:
             raise RuntimeError(f"LLVM cannot compile a module: {problem.value!r}")

@@ -9,8 +9,8 @@ from typing import Any
 from eagerflow.handlers import raised_here
 from eagerflow.runtime.cache import ObjectCache
 
-disk = ObjectCache()
-known: dict[str, Any] = {}
+_disk = ObjectCache()
+_known: dict[str, Any] = {}
 
 
 def remembered(
@@ -21,16 +21,16 @@ def remembered(
     ``measure()`` returns JSON data, and ``read`` converts these to the cached result.
     """
     if not again:
-        if key in known:
-            return known[key]
-        content = disk.load(key)
+        if key in _known:
+            return _known[key]
+        content = _disk.load(key)
         if content is not None:
             try:
-                known[key] = found = read(json.loads(content))
+                _known[key] = found = read(json.loads(content))
                 return found
             except raised_here(ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 pass  # damaged: measured anew
     made = json.dumps(measure())
-    disk.store(key, made.encode())
-    known[key] = found = read(json.loads(made))
+    _disk.store(key, made.encode())
+    _known[key] = found = read(json.loads(made))
     return found

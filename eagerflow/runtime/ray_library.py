@@ -43,7 +43,7 @@ def load_ray(extra: str, feature: str) -> Any:
     set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
     set_unless_said("RAY_TQDM_PATCH_PRINT", "0")  # captured code may call print
     call = partial(extras.load, "ray", extra, feature)
-    return call() if "ray" in sys.modules else ray_thread.result(call)
+    return call() if "ray" in sys.modules else _thread.result(call)
 
 
 def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
@@ -58,7 +58,7 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
             end()
 
     try:
-        return bool(ray_thread.result(begin, undo, BEGIN_SECONDS))
+        return bool(_thread.result(begin, undo, BEGIN_SECONDS))
     except raised_here(TimeoutError):
         raise SessionError(
             f"Ray has not started within {BEGIN_SECONDS:g} s", hint="start the program again"
@@ -68,7 +68,7 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
 def end_ray(end: Callable[[], None], seconds: float) -> None:
     """Call ``end`` to end Ray, before it is started again; gives up on a Ray that hangs."""
     with suppress(TimeoutError):
-        ray_thread.result(end, seconds=seconds)
+        _thread.result(end, seconds=seconds)
 
 
 class _Thread:
@@ -129,9 +129,9 @@ def _make(call: Callable[[], Any], done: Future[Any], undo: Callable[[Any], obje
         undo(result)
 
 
-ray_thread = _Thread()
+_thread = _Thread()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=ray_thread.begin_anew)
+    os.register_at_fork(after_in_child=_thread.begin_anew)
 
 
 def told_by_environment(near: bool) -> dict[str, str]:

@@ -108,7 +108,7 @@ class SharedMemory:
                 self.size >>= 1
         self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
         self.lock = threading.Lock()
-        self.end = 0
+        self._end = 0
         self._holes: dict[int, list[int]] = {}  # by size, the offsets of released segments
         self._sized: dict[int, deque[_Segment]] = {}
         self._at: dict[int, _Segment] = {}  # by the offsets of their arrays
@@ -138,14 +138,14 @@ class SharedMemory:
         self.end_orphans()
         self._give_up_surplus()
         holes = self._holes.get(size)
-        begin = holes[-1] if holes else self.end
+        begin = holes[-1] if holes else self._end
         if begin + size > self.size:
             raise MemoryError("there are no addresses left for shared memory")
         os.posix_fallocate(self.file, begin, size)  # an error here is better than a signal later
         if holes:
             holes.pop()
         else:
-            self.end += size
+            self._end += size
         found = _Segment(self.memory, begin, size)
         self._sized[size].append(found)
         self._at[begin + HEAD_BYTES] = found
@@ -178,7 +178,7 @@ class SharedMemory:
 
     def holds(self, array: Any) -> bool:
         """Whether an array is in this memory."""
-        return 0 <= _address(array) - self.address < self.end
+        return 0 <= _address(array) - self.address < self._end
 
     def leave(self, holder: Outgoing, process: int) -> None:
         """Mark the loans of a lost receiver; they are released when its process is dead."""
@@ -213,23 +213,23 @@ def is_dead(process: int) -> bool:
         return False
 
 
-own_memory: SharedMemory | None = None
+_own: SharedMemory | None = None
 _making = threading.Lock()
 
 
 def _memory() -> SharedMemory:
-    global own_memory
-    found = own_memory
+    global _own
+    found = _own
     if found is None:
         with _making:
-            found = own_memory = own_memory or SharedMemory()
+            found = _own = _own or SharedMemory()
     return found
 
 
 def _in_child() -> None:
     """Drop the parent's memory in a forked child."""
-    global own_memory, _making
-    own_memory, _making = None, threading.Lock()
+    global _own, _making
+    _own, _making = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -255,7 +255,7 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 def is_here(array: Any) -> bool:
     """Whether other processes may read an array in place: then it is not overwritten."""
-    return own_memory is not None and own_memory.holds(array)
+    return _own is not None and _own.holds(array)
 
 
 def settled(array: Any) -> Any:
@@ -271,7 +271,7 @@ class Outgoing:
     """The sending end of a connection that shares arrays with a process."""
 
     def __init__(self, process: int) -> None:
-        self.process = process
+        self._process = process
         self._memory: SharedMemory | None = None
         """The memory of shared arrays."""
         self._has_file = False  # whether the other end has the file
@@ -301,7 +301,7 @@ class Outgoing:
     def close(self) -> None:
         """Release loans: the other end is lost, or cannot be reached any more."""
         if self._memory is not None:
-            self._memory.leave(self, self.process)
+            self._memory.leave(self, self._process)
 
 
 class Incoming:

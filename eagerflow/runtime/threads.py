@@ -44,7 +44,7 @@ class _Job(ScopeGuard):
 
     def acquire(self) -> None:
         """Take the pool's threads, unless another run uses them."""
-        if lent.setdefault("pool", self) is self:
+        if _lent.setdefault("pool", self) is self:
             pool = _started()
             pool.keep_off(_core())
             pool.offer(self.help, self.count - 1)
@@ -63,8 +63,8 @@ class _Job(ScopeGuard):
                 break
             except BaseException as error:
                 self.errors.append(error)
-        if lent.get("pool") is self:
-            lent.pop("pool", None)
+        if _lent.get("pool") is self:
+            _lent.pop("pool", None)
 
     def work(self) -> None:
         """Make calls until none is left."""
@@ -175,9 +175,9 @@ def _available() -> int:
     return os.cpu_count() or 1
 
 
-local = _Local()
+_local = _Local()
 _lock = reentrant_lock()
-lent: dict[str, _Job] = {}  # the run that uses the pool's threads, if any
+_lent: dict[str, _Job] = {}  # the run that uses the pool's threads, if any
 _pool: _Pool | None = None
 _count: int | None = None
 
@@ -207,7 +207,7 @@ def _after_fork() -> None:
     # Only the forking thread lives on in the child: threads are made afresh.
     global _pool
     _pool = None
-    lent.clear()
+    _lent.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -259,15 +259,15 @@ class Alone(ScopeGuard):
 
     def acquire(self) -> None:
         """Begin."""
-        self._before = local.alone
-        local.alone = True
+        self._before = _local.alone
+        _local.alone = True
         self._blas.acquire()
 
     def release(self) -> None:
         """End."""
         self._blas.release()
         if self._before is not None:
-            local.alone = self._before
+            _local.alone = self._before
 
 
 def run(function: Callable[[int], Any], count: int) -> None:
@@ -308,7 +308,7 @@ def run_if(shared: bool, function: Callable[[int], Any], count: int) -> None:
 
 def helpers() -> int:
     """The number of other threads that may help this one; none while a run uses the pool."""
-    return 0 if lent or local.alone else thread_count() - 1
+    return 0 if _lent or _local.alone else thread_count() - 1
 
 
 def invite(call: Callable[[], Any], count: int) -> None:
@@ -332,12 +332,12 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     needed = itemsize
     for size in shape:
         needed *= size
-    memory, last = local.memory.get(name) or (None, None)
+    memory, last = _local.memory.get(name) or (None, None)
     if last is not None and last() is not None:
         return np.empty(shape, dtype)
     if memory is None or memory.nbytes < needed or memory.nbytes > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would keep its memory forever.
         memory = np.empty(max(needed, 1), np.uint8).data
     inner = np.frombuffer(memory, np.uint8)  # the base of all views
-    local.memory[name] = memory, weakref.ref(inner)
+    _local.memory[name] = memory, weakref.ref(inner)
     return np.ndarray(shape, dtype, inner)

@@ -118,7 +118,7 @@ class Batcher:
         self._sums = Statistics()
         self._steps = batching.steps()
         self._planned = frozenset(self._steps if self.joins else (1,))
-        self.waiting: list[Request] = []
+        self._waiting: list[Request] = []
         self._number = itertools.count().__next__
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._executor = executor or InProcess(version)
@@ -208,7 +208,7 @@ class Batcher:
 
     def _joins_nothing(self, rows: int) -> bool:
         """Whether a request of so many rows gains nothing by waiting for others."""
-        is_alone = not self.waiting and not self.batching.max_wait and rows in self._planned
+        is_alone = not self._waiting and not self.batching.max_wait and rows in self._planned
         return is_alone and self._executor.is_quick
 
     def _at_once(self, inputs: Sequence[Any], places: Sequence[int], rows: int) -> list[Any]:
@@ -233,14 +233,14 @@ class Batcher:
     ) -> list[Any]:
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
-        self._check_queue(len(self.waiting))
+        self._check_queue(len(self._waiting))
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         return await self._put(inputs, places, rows, deadline, priority)
 
     def check_room(self) -> None:
         """Raise BusyError where a request would be refused, before it is parsed."""
         if not self.signatures:  # each of which has a queue of its own
-            self._check_queue(len(self.waiting))
+            self._check_queue(len(self._waiting))
 
     def _check_queue(self, waiting: int) -> None:
         if waiting >= self.batching.max_queue:
@@ -276,7 +276,7 @@ class Batcher:
             current.get(),
             **more,
         )
-        heapq.heappush(self.waiting, request)
+        heapq.heappush(self._waiting, request)
         self._plan()
         return future
 
@@ -296,13 +296,13 @@ class Batcher:
 
     def _plan(self) -> None:
         """Schedule the pending requests: now, soon, or when the oldest has waited long enough."""
-        if not self.waiting or not self._executor.is_free(self._plan):
+        if not self._waiting or not self._executor.is_free(self._plan):
             return
         wait = 0.0
         if self.joins and self.batching.max_wait:
-            rows = sum(request.rows for request in self.waiting)
+            rows = sum(request.rows for request in self._waiting)
             if rows < self.batching.max_rows:
-                oldest = min(request.arrived for request in self.waiting)
+                oldest = min(request.arrived for request in self._waiting)
                 wait = oldest + self.batching.max_wait - time.monotonic()
         if self._timer is not None:
             if wait > 0:
@@ -365,8 +365,8 @@ class Batcher:
         batch: list[Request] = []
         left: list[Request] = []
         rows, now = 0, time.monotonic()
-        while self.waiting and rows < self.batching.max_rows:
-            request = heapq.heappop(self.waiting)
+        while self._waiting and rows < self.batching.max_rows:
+            request = heapq.heappop(self._waiting)
             if request.future.done():
                 continue
             if request.deadline < now:
@@ -390,7 +390,7 @@ class Batcher:
                 batch.append(request)
                 rows += request.rows
         for request in left:
-            heapq.heappush(self.waiting, request)
+            heapq.heappush(self._waiting, request)
         return batch
 
     # Computing ---------------------------------------------------------------------------------

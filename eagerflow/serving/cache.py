@@ -113,11 +113,11 @@ class Cached:
     def __init__(self, answering: Batcher | Shadowed, cache: Cache) -> None:
         self.version = answering.version
         self._answering = answering
-        self.cache = cache
+        self._cache = cache
 
     def by_signature(self, name: Any = None) -> Cached:
         """As for ``Batcher.by_signature``."""
-        return Cached(self._answering.by_signature(name), self.cache)
+        return Cached(self._answering.by_signature(name), self._cache)
 
     def check_room(self) -> None:
         """Never raises: a cached response needs no place in the queue."""
@@ -127,4 +127,4 @@ class Cached:
     ) -> dict[str, Any]:
         """As for ``Batcher.run``."""
         self.version.signature.outputs_of(outputs)
-        return await self.cache.run(self._answering, self.version.named(given), outputs, how)
+        return await self._cache.run(self._answering, self.version.named(given), outputs, how)

@@ -137,7 +137,7 @@ class Pool:
 
     def __init__(self, settings: WorkerSettings, command: Sequence[str] = WORKER_COMMAND) -> None:
         self.workers = Workers(settings, command)
-        self.free = settings.processes
+        self._free = settings.processes
         self._waiting: list[Callable[[], None]] = []
         self.is_ending = False
         self._threads = ThreadPoolExecutor(settings.processes, "eagerflow-batch")
@@ -148,16 +148,16 @@ class Pool:
 
     def is_free(self, later: Callable[[], None]) -> bool:
         """See ``Executor.is_free``."""
-        if not self.free and later not in self._waiting:
+        if not self._free and later not in self._waiting:
             self._waiting.append(later)
-        return self.free > 0
+        return self._free > 0
 
     def begin(self, work: Work, end: End) -> None:
         """See ``Executor.begin``."""
-        self.free -= 1
+        self._free -= 1
 
         def ended(found: list[Any] | BaseException) -> None:
-            self.free += 1
+            self._free += 1
             waiting, self._waiting = self._waiting, []
             for later in waiting:
                 later()

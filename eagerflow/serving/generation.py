@@ -67,7 +67,7 @@ class Generation:
         self._spec = signature.inputs[decoder.tokens]
         self._places = signature.outputs_of([decoder.logits])
         self._arrived = time.monotonic()
-        self.sequence: Sequence | None = None
+        self._sequence: Sequence | None = None
         self._has_slot = False
 
     async def start(self) -> None:
@@ -80,15 +80,15 @@ class Generation:
         await batcher.slots.take(batcher.version.name, asked.timeout, asked.priority)
         self._has_slot = True
         try:
-            self.sequence = batcher.begin()
-            self.sequence.pending += 1
+            self._sequence = batcher.begin()
+            self._sequence.pending += 1
         except BaseException:
             self.end()
             raise
 
     def end(self) -> None:
         """Free the slot and the state at once."""
-        sequence, self.sequence = self.sequence, None
+        sequence, self._sequence = self._sequence, None
         if sequence is not None:
             sequence.pending -= 1
             self.batcher.sequences.end(sequence, "its generation has ended")
@@ -100,7 +100,7 @@ class Generation:
         """The tokens, one by one as they are generated."""
         asked, sampler = self.asked, Sampler(self.asked.sampling)
         made: list[int] = []
-        parts = self.parts(asked.tokens)
+        parts = self._parts(asked.tokens)
         for part in parts[:-1]:
             await self._step(part, lambda outputs: None)
         part = parts[-1]
@@ -125,7 +125,7 @@ class Generation:
         """All tokens, when the generation is finished."""
         return [token async for token in self.tokens()]
 
-    def parts(self, tokens: list[int]) -> list[list[int]]:
+    def _parts(self, tokens: list[int]) -> list[list[int]]:
         """The prompt in chunks: powers of two, always the same ones for the same length."""
         found, at = [], 0
         for size in reversed(self.batcher.lengths):
@@ -135,11 +135,11 @@ class Generation:
         return found
 
     async def _step(self, tokens: list[int], then: Any) -> Any:
-        assert self.sequence is not None
+        assert self._sequence is not None
         array = np.asarray(tokens, self._spec.dtype)
         shape = (1, *[len(tokens)] * (len(self._spec.shape) - 1))
         return await self.batcher.advance(
-            self.sequence,
+            self._sequence,
             [as_tensor(array.reshape(shape))],
             self._places,
             priority=self.asked.priority,

@@ -35,37 +35,37 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.until: dict[asyncio.Task[Any], float] = {}  # the earliest first
-        self.late: set[asyncio.Task[Any]] = set()
+        self._until: dict[asyncio.Task[Any], float] = {}  # the earliest first
+        self._late: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> asyncio.Task[Any]:
         """Start the time limit of the running task, until ``end``."""
         task = asyncio.current_task()
         assert task is not None
-        self.until[task] = time.monotonic() + self.seconds
+        self._until[task] = time.monotonic() + self.seconds
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.seconds, self._look)
         return task
 
     def end(self, task: asyncio.Task[Any]) -> bool:
         """End the time limit of a task; returns whether it was cancelled for being late."""
-        self.until.pop(task, None)
-        if task not in self.late:
+        self._until.pop(task, None)
+        if task not in self._late:
             return False
-        self.late.discard(task)
+        self._late.discard(task)
         return task.uncancel() == 0
 
     def _look(self) -> None:
         now = time.monotonic()
         self._timer = None
-        for task, until in list(self.until.items()):
+        for task, until in list(self._until.items()):
             if until > now:
                 loop = asyncio.get_running_loop()
                 self._timer = loop.call_later(until - now, self._look)
                 return
-            del self.until[task]
-            self.late.add(task)
+            del self._until[task]
+            self._late.add(task)
             task.cancel()
 
 
@@ -221,11 +221,11 @@ class Router:
             branch.targets[method] = target
             if method == "GET":
                 branch.targets["HEAD"] = target
-        self.kept = lru_cache(MAX_KEPT_PATHS)(self._look)
+        self._kept = lru_cache(MAX_KEPT_PATHS)(self._look)
 
     def find(self, method: str, path: str) -> Found:
         """The target, parameters and allowed methods for a method and a path."""
-        return (self.kept if len(path) <= MAX_KEPT_PATH else self._look)(method, path)
+        return (self._kept if len(path) <= MAX_KEPT_PATH else self._look)(method, path)
 
     def _look(self, method: str, path: str) -> Found:
         named: dict[str, str] = {}

@@ -102,7 +102,7 @@ class Shadow:
         self._owed = 0.0
         self._pending: deque[_Answered] = deque()
         self._bytes = 0
-        self.task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._is_open = True
 
     def offer(
@@ -123,8 +123,8 @@ class Shadow:
             return
         self._pending.append(_Answered(signature, inputs, outputs, found, size))
         self._bytes += size
-        if self.task is None:
-            self.task = asyncio.get_running_loop().create_task(self._work())
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
 
     def close(self) -> None:
         """Take no more requests, and drop pending ones."""
@@ -143,7 +143,7 @@ class Shadow:
                 self._bytes -= answered.size
                 await self._try(answered)
         finally:
-            self.task = None
+            self._task = None
 
     async def _try(self, answered: _Answered) -> None:
         batcher = self._ready.get(self.settings.version)

@@ -15,15 +15,15 @@ class Slots:
     """A bounded number of slots for generations; others wait by priority and arrival."""
 
     def __init__(self, count: int, max_waiting: int) -> None:
-        self.free = count
+        self._free = count
         self._max_waiting = max_waiting
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._number = itertools.count().__next__
 
     async def take(self, name: str, timeout: float | None = None, priority: int = 0) -> None:
         """Wait for a slot; BusyError if the queue is full, LateError after ``timeout`` seconds."""
-        if self.free:
-            self.free -= 1
+        if self._free:
+            self._free -= 1
             return
         if len(self._waiting) >= self._max_waiting:  # some waiters may be cancelled
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
@@ -61,4 +61,4 @@ class Slots:
             if not future.done():
                 future.set_result(None)
                 return
-        self.free += 1
+        self._free += 1

@@ -59,7 +59,7 @@ class SequenceBatcher(Batcher):
         self._length = _free_length(version)
         self.lengths = _lengths(version, self._steps) if self._length else [1]
         """The numbers of tokens that a step can take, where the length is free, in order."""
-        self.stack: _Stack | None = None
+        self._stack: _Stack | None = None
         if metrics is not None:
             metrics.watch_sequences(lambda: len(self.sequences.of(self)))
 
@@ -244,7 +244,7 @@ class SequenceBatcher(Batcher):
 
     def _gathered(self, members: list[RequestSequence], wanted: int) -> list[Any]:
         """The state of these sequences, as arrays with a row for each."""
-        stack = self.stack
+        stack = self._stack
         if stack is not None and stack.members == members == stack.staying(()):
             return stack.arrays
         rows = [member.rows() for member in members]
@@ -259,7 +259,7 @@ class SequenceBatcher(Batcher):
         if not self.joins:
             members[0].put(arrays)
             return
-        stack = self.stack
+        stack = self._stack
         if stack is not None:
             staying = stack.staying(members)
             apart = not any(member.stack is stack for member in members)
@@ -269,7 +269,7 @@ class SequenceBatcher(Batcher):
                 return
             for member in staying:
                 member.put([_row(array, member.row) for array in stack.arrays])
-        self.stack = made = _Stack(arrays, members)
+        self._stack = made = _Stack(arrays, members)
         for row, member in enumerate(members):
             member.share(made, row)
 
@@ -277,7 +277,7 @@ class SequenceBatcher(Batcher):
 
     def is_without_sequences(self) -> None:
         """Release the state of sequences that have ended."""
-        self.stack = None
+        self._stack = None
 
     async def drain(self) -> None:
         """Begin no more sequences, wait for active ones within the time limit, then stop."""

@@ -48,10 +48,10 @@ class Workers:
         self.settings = settings.checked()
         self._command = command
         self._threads = settings.threads or max(1, thread_count() // settings.processes)
-        self.versions: dict[int, Loaded] = {}
+        self._versions: dict[int, Loaded] = {}
         self._number = itertools.count(1).__next__
         self._changed = threading.Condition()
-        self.there: set[Worker] = set()
+        self._there: set[Worker] = set()
         self._idle: list[Worker] = []
         self._starting = settings.total
         self._problem = ""
@@ -69,7 +69,7 @@ class Workers:
     def pids(self) -> list[int]:
         """The processes that are running and have all versions loaded."""
         with self._changed:
-            return sorted(worker.pid for worker in self.there)
+            return sorted(worker.pid for worker in self._there)
 
     # Supervision --------------------------------------------------------------------------------
 
@@ -104,10 +104,10 @@ class Workers:
             with self._changed:
                 if self._closing.is_set():
                     raise EOFError("the server ends")
-                wanted = dict(self.versions)
+                wanted = dict(self._versions)
                 if worker.keys == wanted.keys():
                     self._count_starting(-1)
-                    self.there.add(worker)
+                    self._there.add(worker)
                     self._idle.append(worker)
                     return
             for key in worker.keys - wanted.keys():
@@ -123,7 +123,7 @@ class Workers:
 
     def _leave(self, worker: Worker) -> None:
         with self._changed:
-            self.there.discard(worker)
+            self._there.discard(worker)
             if worker in self._idle:
                 self._idle.remove(worker)
             self._count_starting(+1)
@@ -172,7 +172,7 @@ class Workers:
 
     def file(self, key: int) -> io.FileIO:
         """The file of a version, opened once more."""
-        return io.FileIO(os.dup(self.versions[key].file.fileno()))
+        return io.FileIO(os.dup(self._versions[key].file.fileno()))
 
     def _tried(self, version: Loaded, worker: Worker) -> float | None:
         """The seconds per row in a worker that has loaded a version; None if the worker ended."""
@@ -180,33 +180,33 @@ class Workers:
             return worker.load(version)
         except EOFError:
             with self._changed:  # it is ending, and a replacement will start
-                self._changed.wait_for(lambda: worker not in self.there, self.START_SECONDS)
+                self._changed.wait_for(lambda: worker not in self._there, self.START_SECONDS)
             return None
 
     def _without(self, version: Loaded) -> list[Worker]:
         """The workers that lack a version; if none does, later ones will load it too."""
         with self._changed:
             settled = self._changed.wait_for(
-                lambda: self.there or not self._starting or self._closing.is_set(),
+                lambda: self._there or not self._starting or self._closing.is_set(),
                 self.START_SECONDS,
             )
-            if not self.there:
+            if not self._there:
                 raise UnavailableError(
                     "no worker has started",
                     op="serve",
                     argument="workers",
                     received=(self._problem if settled else "they take too long") or None,
                 )
-            missing = [worker for worker in self.there if version.key not in worker.keys]
+            missing = [worker for worker in self._there if version.key not in worker.keys]
             if not missing:
-                self.versions[version.key] = version
+                self._versions[version.key] = version
             return missing
 
     def drop(self, key: int) -> None:
         """Drop a version in all workers; returns when they have done so."""
         with self._changed:
-            version = self.versions.pop(key, None)
-            having = [worker for worker in self.there if key in worker.keys]
+            version = self._versions.pop(key, None)
+            having = [worker for worker in self._there if key in worker.keys]
         for worker in having:
             with suppress(EOFError):
                 worker.drop(key)
@@ -253,7 +253,7 @@ class Workers:
 
     def _give_back(self, worker: Worker) -> None:
         with self._changed:
-            if worker in self.there:
+            if worker in self._there:
                 self._idle.append(worker)
                 self._changed.notify()
 
@@ -262,11 +262,11 @@ class Workers:
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
-            there = list(self.there)
+            there = list(self._there)
         for worker in there:
             worker.end(5.0)
         for keeper in self._keepers:
             keeper.join()
-        for version in self.versions.values():
+        for version in self._versions.values():
             version.file.close()
-        self.versions.clear()
+        self._versions.clear()

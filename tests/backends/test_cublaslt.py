@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture
 def library(gpus, monkeypatch):
     """Where cuBLASLt is there; the look-alike's, which tells what was started."""
-    monkeypatch.setattr(launch, "ready_programs", {})
+    monkeypatch.setattr(launch, "_ready", {})
     if isinstance(gpus, Lookalike):
         for name, module in modules(gpus).items():
             monkeypatch.setitem(sys.modules, name, module)
@@ -281,7 +281,7 @@ def test_kernels_that_do_more_are_no_epilogues(library, gpus):
 def test_without_it_products_are_the_library_s(there, gpus, monkeypatch):
     if not isinstance(gpus, Lookalike):
         pytest.skip("about the look-alike")
-    monkeypatch.setattr(launch, "ready_programs", {})
+    monkeypatch.setattr(launch, "_ready", {})
     for name, module in modules(gpus, works=False).items() if there else ():
         monkeypatch.setitem(sys.modules, name, module)
     (eager, _), (step, _) = perceptron(16, ef.gelu), perceptron(16, ef.gelu)
@@ -301,7 +301,7 @@ def test_descriptors_are_given_back(library, gpus):
         x = backend.asarray(np.ones((8, 8), np.float32), None)
         multiply("default", x, x, backend.empty((8, 8), x.dtype))
         assert len([t for t in library.things.values() if "about" not in t]) == 5
-        multiply.planned.clear()
+        multiply._planned.clear()
         assert len([t for t in library.things.values() if "about" not in t]) == 1
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "ready_programs", {})
+    monkeypatch.setattr(launch, "_ready", {})
 
 
 def kernels(gpus):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "ready_programs", {})
+    monkeypatch.setattr(launch, "_ready", {})
 
 
 @pytest.fixture
@@ -241,9 +241,9 @@ def test_released_plans_let_go_of_recordings(gpus):
     with ef.device("gpu:1"):
         plan = captured.graphs[-1].plan()
     segments = [x for x in program_of(plan).globals.values() if isinstance(x, DeviceSegment)]
-    assert any(segment.recordings for segment in segments)
+    assert any(segment._recordings for segment in segments)
     plan.release()
-    assert not any(segment.recordings for segment in segments)
+    assert not any(segment._recordings for segment in segments)
     close(captured(x), two_steps(x))
 
 

@@ -490,7 +490,7 @@ def test_staged_values_of_late_workers_are_ignored():
         own = server(schedule=pushes(*rows))
         step = own.step(model.python_step("train")[0])
         step(*batches[0])
-        (prepared,) = step.kept.values()
+        (prepared,) = step._kept.values()
         computed = prepared.parts[0].computed
         staged = [*computed.gradients.values(), *computed.staged.values()]
         for v in staged if spoilt else ():

@@ -546,7 +546,7 @@ def test_tables_in_shards_are_saved_whole(local, tmp_path, mode):
         strategy.merge()
         step(*batches[0])
         end_steps(strategy)
-    assert strategy.tables.shards  # else there is nothing to see here
+    assert strategy.tables._shards  # else there is nothing to see here
     path = ef.nn.Checkpoint(tmp_path / "tasks").save(model, strategy=strategy)
     strategy.merge()
     plain = ef.nn.Checkpoint(tmp_path / "plain").save(model)
@@ -567,7 +567,7 @@ def test_a_lost_shard_is_as_in_the_last_checkpoint(processes, tmp_path):
     for x, y in batches:
         step(x, y)
     end_steps(strategy)
-    shards_of = strategy.tables.shards[table]
+    shards_of = strategy.tables._shards[table]
     (place,) = {strategy.devices[strategy.tables.places[shards_of[0].variable]]}
     processes.kill(place.partition("/device")[0])
     with pytest.warns(UserWarning, match="steps ago"):

@@ -277,7 +277,7 @@ def test_garbage_and_large_greetings_end_the_connection(local):
 
 
 def test_a_second_client_is_not_let_in(local):
-    token = hosts_of(local).token
+    token = hosts_of(local)._token
     task = local.tasks[0]
     second = connect(task.address, token, "client", task.name)
     over = threading.Event()
@@ -307,8 +307,8 @@ def test_late_and_double_messages_are_ignored(local):
     transport.forget_before(run + 5)
     transport.arrived((run + 1, 1), [one])
     assert len(seen) == 2
-    assert not transport.early
-    assert not transport.waiting
+    assert not transport._early
+    assert not transport._waiting
 
 
 # Tasks that come and go --------------------------------------------------------------------------

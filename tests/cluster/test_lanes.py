@@ -71,7 +71,7 @@ class Two(NamedTuple):
         raise AssertionError("the lane has not opened")
 
     def lane(self, source=0):
-        (found,) = self.tasks[source].lanes.out.values()
+        (found,) = self.tasks[source].lanes._out.values()
         return found
 
 
@@ -245,8 +245,8 @@ def test_both_directions_at_once_many_times(make, buses):
     two = make(buses)
     two.open(0, 0, 1)
     two.open(1, 1, 0)
-    ends = [end for task in two.tasks for own in task.lanes.ends.values() for end in own.values()]
-    assert sorted(end.leads for end in ends) == [False, False, True, True]
+    ends = [end for task in two.tasks for own in task.lanes._ends.values() for end in own.values()]
+    assert sorted(end._leads for end in ends) == [False, False, True, True]
     assert exchange(two, 100) == []
 
 
@@ -310,9 +310,9 @@ def test_without_an_order_of_gpus_a_wait_for_one_blocks_both(make, monkeypatch):
     two.open(0, 0, 1)
     two.open(1, 1, 0)
     for task in two.tasks:
-        for own in task.lanes.ends.values():
+        for own in task.lanes._ends.values():
             for end in own.values():
-                end.leads = True
+                end._leads = True
     monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.5)
     with Waiting(two):
         assert exchange(two, 200)
@@ -353,7 +353,7 @@ def test_messages_for_forgotten_runs_are_dropped(make):
         two.send((7, number), [two.array(np.ones(4), 0)])
     two.send((8, 0), [two.array(np.full(4, 2.0), 0)])
     assert bits(two.receive((8, 0))[0]) == bits(np.full(4, 2.0))
-    assert not two.tasks[1].early.get(7)
+    assert not two.tasks[1]._early.get(7)
 
 
 def test_where_no_communicator_can_be_made_the_host_is_taken(make, monkeypatch):
@@ -401,7 +401,7 @@ def test_message_for_a_closed_lane_is_reported(make):
     two = make()
     two.open()
     x = two.array(np.ones(4), 0)
-    (own,) = two.tasks[1].lanes.ends.values()
+    (own,) = two.tasks[1].lanes._ends.values()
     for end in own.values():
         end.close("for the test")
     two.send((1, 0), [x])

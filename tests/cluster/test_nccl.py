@@ -235,7 +235,7 @@ def test_cancelled_runs_leave_the_lanes_in_order(cluster_of):
 
 
 def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
-    monkeypatch.setattr(links, "known", {})
+    monkeypatch.setattr(links, "_known", {})
     with cluster_of() as cluster:
         past = cluster.link(*GPUS)
         assert sent(cluster) > links.LARGE_LANE_BYTES
@@ -251,7 +251,7 @@ def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
 
 
 def test_unavailable_gpu_link_costs_as_much_as_the_host_link(cluster_of, monkeypatch):
-    monkeypatch.setattr(links, "known", {})
+    monkeypatch.setattr(links, "_known", {})
     monkeypatch.setattr(links, "times_of", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
     with cluster_of() as cluster:
         assert cluster.link(*GPUS) is cluster.link(*CPUS)

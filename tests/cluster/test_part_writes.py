@@ -150,7 +150,7 @@ def redundant():
 
 def copies_of(cluster, name=WORKER):
     """The tables that a task keeps copies of, as it has them."""
-    copies = list(server_of(cluster, name).copies.held.values())
+    copies = list(server_of(cluster, name).copies._values.values())
     return [x for x in copies if x.shape == (ROWS, WIDTH)]
 
 

@@ -41,7 +41,7 @@ def graph_of(own):
 
 
 def plan_of(step):
-    return next(iter(step.prepared.values())).plan
+    return next(iter(step._prepared.values())).plan
 
 
 def deep(layers=8, width=64):

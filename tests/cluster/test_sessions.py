@@ -134,7 +134,7 @@ def test_parts_that_were_not_used_for_longest_are_dropped(local, monkeypatch):
         session.run(fetches, {"x": X})
         assert len(ps.parts) <= 2
     local.status()  # an answer, behind all that was told
-    assert len(server_of(local, ps.name).parts) <= 2
+    assert len(server_of(local, ps.name)._parts) <= 2
 
 
 def test_leaving_the_cluster_brings_the_values(monkeypatch):
@@ -360,7 +360,7 @@ def test_a_variable_does_not_move_while_a_run_writes_it(local):
     rounds = 1 << 22
     run = threading.Thread(target=lambda: one.run("y", {"rounds": rounds}, targets=write))
     run.start()
-    while not local.client.jobs:
+    while not local.client._jobs:
         time.sleep(0.001)
     with pytest.raises(SessionError, match="'n' lies on /job:ps/task:0"):
         other.run("double")

@@ -367,7 +367,7 @@ class _Maker:
 
     def outputs(self):
         wanted = 1 + self.below(3)
-        used = {o for s in self.builder.body.values() for o in s.operands}
+        used = {o for s in self.builder._body.values() for o in s.operands}
         ends = [v for v in self.values if v.name not in used]  # else much would be left out
         values = self.columns[-2:] + ends[::-1] + self.values[::-1]
         taken = set()
@@ -383,7 +383,7 @@ class _Maker:
             more = self.one(self.axes)
             along = tuple(a for a in self.axes if a in (*value.axes, more))
         inplace = None
-        for part in self.builder.inputs:
+        for part in self.builder._inputs:
             fits = (part.dtype, part.axes, part.gather) == (dtype, along, None)
             if fits and part.name not in taken and self.chance(40):
                 inplace = part.name

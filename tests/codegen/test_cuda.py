@@ -70,7 +70,7 @@ class Borders:
 def run(cupy, monkeypatch, call):
     """Compute on the look-alike; which kernels ran."""
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launch, "ready_programs", {})
+    monkeypatch.setattr(launch, "_ready", {})
     region, inputs, outputs, sizes = call
     cupy.launches.clear()
     launch.compute(region, [cupy.wrap(a) for a in inputs], [cupy.wrap(a) for a in outputs], sizes)
@@ -386,14 +386,14 @@ def test_strides_between_elements_are_refused():
 
 def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     case = CASES["gelu"]()
-    monkeypatch.setattr(launch, "programs", {})
+    monkeypatch.setattr(launch, "_programs", {})
     monkeypatch.setattr(launch, "MAX_PREPARED_CALLS", 2)
     places = [Memory(0, (4,)), Memory(0, (4,))]
     first = launch.prepared_program(case.region, places, {"n": 8})
     assert launch.prepared_program(case.region, places, {"n": 8}) is first
     for n in (9, 10, 11):
         launch.prepared_program(case.region, places, {"n": n})
-    assert len(launch.programs) == 2
+    assert len(launch._programs) == 2
     assert launch.prepared_program(case.region, places, {"n": 8}) is not first
 
 

@@ -67,9 +67,9 @@ COMPUTE = f"""
 import os
 for number in range({FEW}):
     check(number)
-folder = launch.disk.folder
+folder = launch._disk.folder
 entries = len(os.listdir(folder)) if folder and os.path.isdir(folder) else 0
-print(launch.disk.hits, launch.disk.misses, entries)
+print(launch._disk.hits, launch._disk.misses, entries)
 """
 
 
@@ -267,7 +267,7 @@ def work(thread):
         check(number, found=regions[number])
 
 together(work, 8)
-print(len(launch._kernels), launch.disk.misses, len(launch._making))
+print(len(launch._kernels), launch._disk.misses, len(launch._making))
 """
     assert run(code, tmp_path) == (["30", "30", "0"], "")
 

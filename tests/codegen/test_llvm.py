@@ -36,7 +36,7 @@ on_x86 = pytest.mark.skipif(
 def fixture_fresh(monkeypatch, tmp_path):
     """No kernels from before, and none left behind."""
     launch.clear()
-    monkeypatch.setattr(launch, "disk", ObjectCache(tmp_path))
+    monkeypatch.setattr(launch, "_disk", ObjectCache(tmp_path))
     yield
     launch.clear()
 
@@ -44,7 +44,7 @@ def fixture_fresh(monkeypatch, tmp_path):
 @pytest.fixture(autouse=True)
 def fixture_own_regions(monkeypatch):
     """Regions that no other test has made calls ready of."""
-    monkeypatch.setattr(region, "in_use", WeakValueDictionary())
+    monkeypatch.setattr(region, "_in_use", WeakValueDictionary())
 
 
 def variant_of(own):
@@ -168,7 +168,7 @@ def test_the_shape_alone_says_which_variant(name, shape, how, variant):
 
 
 def outputs_with(name, shape, how, count):
-    region.in_use.clear()  # each count of threads has a call that is made ready for it
+    region._in_use.clear()  # each count of threads has a call that is made ready for it
     bound = llvm_cases.bind(name, shape, how)
     threads.set_thread_count(count)
     try:
@@ -396,7 +396,7 @@ def test_thirty_regions_are_compiled(fresh):
         launch.KernelCall(bound.region, bound.inputs, bound.outputs, bound.sizes)
         times.append(time.perf_counter() - start)
     print(f"cold, median of {len(times)} regions: {1e3 * statistics.median(times):.0f} ms")
-    assert launch.disk.misses == len(times) == 30
+    assert launch._disk.misses == len(times) == 30
 
 
 # Column reductions -------------------------------------------------------------------------------

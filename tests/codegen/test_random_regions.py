@@ -74,7 +74,7 @@ def no_objects_on_disk():
     """Kernels that are run once would push those of the user out of the cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EAGERFLOW_CACHE", "off")
-        patch.setattr(launch, "disk", ObjectCache())
+        patch.setattr(launch, "_disk", ObjectCache())
         yield
 
 

@@ -88,7 +88,7 @@ def test_several_threads_run_teams_at_once(two):
     for worker in workers:
         worker.join()
     assert wrong == []
-    assert list(team.functions()[2].words[:1]) == [0]
+    assert list(team.functions()[2]._words[:1]) == [0]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

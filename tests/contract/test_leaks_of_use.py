@@ -45,7 +45,7 @@ BOUNDS = [
     (generated, "MAX_CALLS"),
     (bodies, "MAX_MADE"),
     (joint_steps, "MAX_KNOWN"),
-    (compiled_scans.known_plans, "bound"),
+    (compiled_scans._plans, "bound"),
     (history, "TOLD"),
     (dispatch, "MAX_PASSED"),
 ]
@@ -170,10 +170,10 @@ def small_caches(monkeypatch):
     monkeypatch.setattr(device_types["cpu"], "logical", 2)
     LASTING.clear()  # which may have been made with other bounds
     bodies.forget()
-    monkeypatch.setattr(launch, "latest", deque(maxlen=4))
-    for table in (kernels.statement_counts, generated.known_calls, joint_steps.known_steps):
+    monkeypatch.setattr(launch, "_latest", deque(maxlen=4))
+    for table in (kernels._statement_counts, generated._calls, joint_steps._known):
         table.clear()
-    compiled_scans.known_plans.items.clear()
+    compiled_scans._plans.items.clear()
 
 
 @pytest.mark.sampled(9)

@@ -44,7 +44,7 @@ class Training:
     def run(self):
         before = compiled_layer.captured_step
         compiled_layer.captured_step = lambda step: captured(step, self.mode)
-        configured.counters.clear()  # names of layers and Variables are equal in all modes
+        configured._counters.clear()  # names of layers and Variables are equal in all modes
         ef.nn.set_dtype_policy("float64" if self.mode == "float64" else self.fit.policy)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -528,7 +528,7 @@ def levels_forgotten(monkeypatch):
 )
 def test_planted_bugs_are_found(bug, greedy, monkeypatch):
     bug(monkeypatch)
-    monkeypatch.setattr(kernels, "statement_counts", {})
+    monkeypatch.setattr(kernels, "_statement_counts", {})
     wrong = 0
     for seed in range(60):
         graph = graph_of(seed)

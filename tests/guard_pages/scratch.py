@@ -129,7 +129,7 @@ def afresh(method):
 def install(mode, contents):
     """Let all memory that kernels work in be new, or filled, at each use."""
     buffers.BufferPool.lend = without_pool
-    threads.local = _Local()
+    threads._local = _Local()
     filled = Filled(mode, contents)
     for module, name, new in (
         (launch, "aligned_address", filled.aligned_address),

@@ -219,12 +219,12 @@ def check_functions_made_and_dropped(count, rounds=3):
 @pytest.mark.parametrize("count", [20, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_functions_made_and_dropped(count, monkeypatch):
     """Whatever is kept of them, be it code, calls or guards, is bounded."""
-    monkeypatch.setattr(launch, "latest", deque(maxlen=8))
+    monkeypatch.setattr(launch, "_latest", deque(maxlen=8))
     check_functions_made_and_dropped(count)
 
 
 @linux
 def test_planted_kernels_that_are_kept_for_good_are_found(monkeypatch):
-    monkeypatch.setattr(launch, "latest", deque())
+    monkeypatch.setattr(launch, "_latest", deque())
     with pytest.raises(AssertionError):
         check_functions_made_and_dropped(20, rounds=1)

@@ -61,9 +61,7 @@ def nothing_stays():
     ef.tanh(ef.ones(3)) + 1.0
     before = forms()
     yield
-    assert (
-        not log.open_profiles and not log.events and not memory.changes and not memory.held_arrays
-    )
+    assert not log._open and not log.events and not memory.changes and not memory._held
     assert same(before, forms())
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))
@@ -369,7 +367,7 @@ def looked_at():
 
 
 def nothing_is_open():
-    assert not log.open_profiles and not log.events and not memory.held_arrays
+    assert not log._open and not log.events and not memory._held
     assert not learned.hear and forms()[1] == PLAIN
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))
@@ -401,7 +399,7 @@ def test_an_end_that_is_cut_short_goes_on_where_it_was(monkeypatch):
         raise KeyboardInterrupt
 
     p = ef.profile().start()
-    count = len(kernels.timed_ops)
+    count = len(kernels._timed_ops)
     monkeypatch.setattr(kernels, "unwrap", cut_short)
     for _ in range(count):
         with pytest.raises(KeyboardInterrupt):

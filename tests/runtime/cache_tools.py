@@ -50,7 +50,7 @@ def fixture_told(monkeypatch):
         given_so_far.append((message, category, filename))
 
     monkeypatch.setattr(warnings, "warn_explicit", note)
-    monkeypatch.setattr(cache, "complaints", itertools.count())
+    monkeypatch.setattr(cache, "_complaints", itertools.count())
     yield given_so_far
     assert given_so_far == []
 

@@ -21,7 +21,7 @@ SECONDS = 20.0  # after which something hangs
 def two_threads():
     threads.set_thread_count(2)
     yield
-    compilation.waiting.clear()
+    compilation._waiting.clear()
     threads.set_thread_count(None)
 
 
@@ -64,7 +64,7 @@ def test_pending_compilation_runs_in_the_requesting_thread(busy_pool):
     busy_pool.set()
     assert several[2].content() == b"\x02"
     assert sorted(made) == [0, 1, 2]
-    assert not compilation.waiting
+    assert not compilation._waiting
 
 
 def test_waiting_thread_compiles_other_pending_code():
@@ -105,7 +105,7 @@ def test_single_thread_compiles_in_the_requesting_thread():
     threads.set_thread_count(1)
     made = []
     one = Compilation(lambda: made.append(threading.get_ident()) or b"code")
-    assert not compilation.waiting
+    assert not compilation._waiting
     assert one.content() == b"code"
     assert made == [threading.get_ident()]
 
@@ -186,14 +186,14 @@ def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
     if emit is None:
         pytest.skip("llvmlite hides the function")
 
-    own = machine_code.local.place
+    own = machine_code._local.place
 
     def meet(*given):
         together.wait(SECONDS)
         return emit(*given)
 
     def compile_elsewhere():
-        machine_code.local.place = (own + 1) % machine_code.MAX_PLACES
+        machine_code._local.place = (own + 1) % machine_code.MAX_PLACES
         machine_code.compile_object(text(1))
 
     monkeypatch.setattr(machine_code, "emitter", lambda: meet)

@@ -26,7 +26,7 @@ F4 = np.dtype("float32")
 def own(monkeypatch):
     """Each test has a memory of its own."""
     found = shared_memory.SharedMemory()
-    monkeypatch.setattr(shared_memory, "own_memory", found)
+    monkeypatch.setattr(shared_memory, "_own", found)
     yield found
     os.close(found.file)
 
@@ -130,7 +130,7 @@ def test_surplus_goes_back_to_the_system(own, monkeypatch):
         del some, x
         assert is_here(empty((1 << (16 + round_),), np.dtype("uint8")))
         assert blocks() < 2 << 20
-    assert own.end < 18 << 20
+    assert own._end < 18 << 20
 
 
 def test_no_more_than_a_head_has_room_for():
@@ -211,7 +211,7 @@ def test_a_child_has_memory_of_its_own():
         os._exit(0 if ok and is_here(other) else 1)
     assert os.waitpid(child, 0)[1] == 0
     made[:] = X
-    assert shared_memory.own_memory.memory[place.loan] == 1
+    assert shared_memory._own.memory[place.loan] == 1
     assert empty(X.shape, F4).__array_interface__["data"] != made.__array_interface__["data"]
     assert found.tobytes() == X.tobytes()
 
@@ -243,7 +243,7 @@ def test_another_process_reads_and_gives_back_or_dies(own, kill):
     words = [str(theirs.fileno()), str(size), *map(str, place)]
     process = subprocess.Popen([sys.executable, "-c", READER, *words], pass_fds=[theirs.fileno()])
     try:
-        outgoing.process = process.pid
+        outgoing._process = process.pid
         socket.send_fds(ours, [b"f"], [file])
         assert ours.recv(1) == b"y"
         if kill:

@@ -99,7 +99,7 @@ def test_errors_are_not_kept():
             await answering.run({"i": np.array([1])}, ["z"])
 
     run(go())
-    assert len(version.batches) == 3 and answering.cache.bytes == 0
+    assert len(version.batches) == 3 and answering._cache.bytes == 0
 
 
 def test_bytes_are_bounded_and_the_oldest_goes():
@@ -110,14 +110,14 @@ def test_bytes_are_bounded_and_the_oldest_goes():
     async def go():
         for value in (1.0, 2.0, 3.0, 1.0, 4.0):  # 2 goes
             await answering.run(row(value))
-        assert answering.cache.bytes == 3 * entry and len(version.batches) == 4
+        assert answering._cache.bytes == 3 * entry and len(version.batches) == 4
         await answering.run(row(1.0))
         assert len(version.batches) == 4
         await answering.run(row(2.0))
         assert len(version.batches) == 5
         large = np.ones((200, 3), "float32")
         await answering.run({"x": large})
-        assert answering.cache.bytes == 3 * entry
+        assert answering._cache.bytes == 3 * entry
 
     run(go())
 

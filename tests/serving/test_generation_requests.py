@@ -182,7 +182,7 @@ def test_client_disconnect_frees_the_slot(server, kind):
         raw.sendall(head.encode() + b"\r\n\r\n" + body)
         wait_for(lambda: batcher.sequences.of(batcher))
     wait_for(lambda: not batcher.sequences.of(batcher))
-    assert batcher.slots.free == batcher.batching.max_rows
+    assert batcher.slots._free == batcher.batching.max_rows
 
 
 def test_a_slow_stream_has_heartbeats(server):
@@ -217,7 +217,7 @@ def test_an_error_in_the_middle_is_an_event():
         async for part in protocol.events(protocol.Asked(made.asked, None), made):
             sent.append(part)
             if len(sent) == 2:
-                batcher.sequences.end(made.sequence, "version 1 has left")
+                batcher.sequences.end(made._sequence, "version 1 has left")
         made.end()
         return sent
 

@@ -80,7 +80,7 @@ def test_long_paths_are_not_kept():
     router = Router(ROUTES)
     for i in range(5):
         assert router.find("GET", f"/v1/models/{'a' * 300}{i}").target == "status"
-    assert router.kept.cache_info().currsize == 0
+    assert router._kept.cache_info().currsize == 0
 
 
 # Bodies -------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ def test_a_slow_body_is_refused_and_others_are_not():
 
     seconds, deadline = run(go())
     assert seconds < 5
-    assert not deadline.until
-    assert not deadline.late
+    assert not deadline._until
+    assert not deadline._late
 
 
 def test_a_cancelled_reader_is_not_late():
@@ -131,7 +131,7 @@ def test_a_cancelled_reader_is_not_late():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not deadline.until
+        assert not deadline._until
 
     run(go())
 

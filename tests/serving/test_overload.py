@@ -71,7 +71,7 @@ def full(folder, monkeypatch, **options):
                 body = json.dumps({"instances": [[count, 2, 3]]}).encode()
                 made.sendall(request_of(PREDICT, body, f"authorization: Bearer {TOKEN}"))
                 until(lambda count=count: batcher.running == count)
-            until(lambda: len(batcher.waiting) == 1)
+            until(lambda: len(batcher._waiting) == 1)
             kept = Kept(server, monkeypatch)
             yield server, kept, free
             kept.socket.close()

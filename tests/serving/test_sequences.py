@@ -162,7 +162,7 @@ class Stale(SequenceBatcher):
 
     def _gathered(self, members, wanted):
         found = super()._gathered(members, wanted)
-        stack = self.stack
+        stack = self._stack
         return stack.arrays if stack and len(stack.arrays[0]) == len(found[0]) else found
 
 
@@ -182,15 +182,15 @@ def test_the_same_sequences_share_their_stack_without_copies():
     async def go():
         for turn in range(3):
             await asyncio.gather(*(ask(batcher, f"s{i}", start=turn == 0) for i in range(3)))
-            assert [s.id for s in batcher.stack.members] == ["s0", "s1", "s2"]
-        before = batcher.stack
+            assert [s.id for s in batcher._stack.members] == ["s0", "s1", "s2"]
+        before = batcher._stack
         await ask(batcher, "late", start=True)  # few beside many: they stay as they are
-        assert batcher.stack is before
+        assert batcher._stack is before
         assert len(before.arrays[0]) == 4  # filled up to a size with a plan
         for i in range(3):
             await ask(batcher, f"s{i}", end=True)
         await ask(batcher, "late", end=True)
-        assert batcher.stack is None
+        assert batcher._stack is None
 
     run(go())
 

@@ -57,7 +57,7 @@ async def answers(model, count=1, **which):
 
 async def settled(model):
     """Wait until the shadow has nothing to do."""
-    while model.shadowing.task is not None:
+    while model.shadowing._task is not None:
         await asyncio.sleep(0.001)
 
 

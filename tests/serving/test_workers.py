@@ -155,7 +155,7 @@ def test_batches_run_at_the_same_time_and_models_take_turns(two):
     for position, outputs in enumerate(found):
         i, n = divmod(position, 3)
         assert outputs["total"].tolist() == [3.0 * i * (n + 2)]
-    assert two.pool.free == 2 and all(not batcher.running for batcher in batchers)
+    assert two.pool._free == 2 and all(not batcher.running for batcher in batchers)
 
 
 def test_a_request_that_fails_has_its_own_error(two):
@@ -169,9 +169,9 @@ def test_a_request_that_fails_has_its_own_error(two):
 
 def test_versions_come_and_go(two):
     batcher = two.batcher(scaling(5), Batching(4))
-    held = {len(worker.keys) for worker in two.pool.workers.there}
+    held = {len(worker.keys) for worker in two.pool.workers._there}
     two.run(batcher.drain())
-    assert {len(worker.keys) for worker in two.pool.workers.there} == {held.pop() - 1}
+    assert {len(worker.keys) for worker in two.pool.workers._there} == {held.pop() - 1}
     wrong = scaling(2)
     wrong.examples = ef.capture.saving.examples.made(scaling(3), [{"x": [[1.0, 2.0, 3.0]]}])
     with pytest.raises(SessionError, match="example 0"):
@@ -218,7 +218,7 @@ def test_signatures_share_the_memory_of_weights(two, tmp_path):
         assert found[0][name].tolist() == [columns * len(w)]
     for pid, old in before.items():  # half of it, or all where the other has not read it
         assert _memory(pid, "Pss_Shmem") - old < size * 1.25, "three files would be 1.5 times"
-    versions = two.pool.workers.versions
+    versions = two.pool.workers._versions
     kept = [version.file for version in versions.values()][-4:]
     two.run(batcher.drain())
     assert all(file.closed for file in kept)
@@ -235,11 +235,11 @@ def test_partially_loaded_broken_version_is_unloaded(two, tmp_path, monkeypatch)
             raise SessionError("it is broken")
         return load(file, name, number, signature, *more)
 
-    held = [*two.pool.workers.versions]
+    held = [*two.pool.workers._versions]
     monkeypatch.setattr(two.pool.workers, "load", load_whole)
     with pytest.raises(SessionError, match="is broken"):
         two.batcher(graph, Batching(4))
-    assert [*two.pool.workers.versions] == held
+    assert [*two.pool.workers._versions] == held
 
 
 def _memory(pid, kind):

@@ -231,7 +231,7 @@ class Ledger:
     def _arrange(self) -> None:
         """Combine the checks, so that they run without a Python step for each."""
         watched = [guard for guard in self.guards if guard.watched and not guard.gone]
-        self.checks = arranged(watched, by_code=self._left < 1)
+        self._checks = arranged(watched, by_code=self._left < 1)
 
     def hold_weakly(self, value: Any) -> None:
         """Hold ``value`` weakly as a holder and as an expected value of guards.
@@ -249,7 +249,7 @@ class Ledger:
     def changed(self) -> Guard | None:
         """The first guard that no longer holds, None if all of them do."""
         try:
-            if any(map(call, self.checks)):
+            if any(map(call, self._checks)):
                 return self.search()
         except raised_here(Exception):  # something is gone: the search finds it
             return self.search()

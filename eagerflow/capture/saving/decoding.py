@@ -168,7 +168,7 @@ class Decoder:
         if text.count("\n") > _MAX_ROWS:
             fail("the graph has too many rows", expected=f"at most {MAX_NODES:,} nodes")
         self._rows = _sections(text)
-        self.left = _MAX_ITEMS_PER_LETTER * len(text) + 1_000_000
+        self._left = _MAX_ITEMS_PER_LETTER * len(text) + 1_000_000
         self.shorter: set[str] = set()  # ops with fewer results when the file was written
         self._later: dict[str, dict[str, Any]] = {}  # attributes added since, with defaults
         self._ops = dict(self._op(i) for i in range(len(self._rows["ops"])))
@@ -228,8 +228,8 @@ class Decoder:
 
     def spend(self, items: int) -> None:
         """Count work; limits the amount that a short text may cause."""
-        self.left -= items
-        if self.left < 0:
+        self._left -= items
+        if self._left < 0:
             fail("the graph refers to the same large rows too often")
 
     def find(self, number: int) -> Graph:

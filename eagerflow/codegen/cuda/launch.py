@@ -60,8 +60,8 @@ class CudaProgram:
         return source([self.code])
 
 
-programs: dict[Any, CudaProgram] = {}
-ready_programs: dict[Any, ReadyProgram] = {}
+_programs: dict[Any, CudaProgram] = {}
+_ready: dict[Any, ReadyProgram] = {}
 _lock = reentrant_lock()
 
 
@@ -79,12 +79,10 @@ def compute(
     places = [_memory(array) for array in arrays]
     key = (device.id, *_key(region, places, sizes))
     with device:
-        ready = ready_programs.get(key)
+        ready = _ready.get(key)
         if ready is None:
             program, module = prepared_program(region, places, sizes), Module(cupy)
-            ready = _kept(
-                ready_programs, key, ReadyProgram(cupy, device.id, region, program, module)
-            )
+            ready = _kept(_ready, key, ReadyProgram(cupy, device.id, region, program, module))
         ready(arrays, [array.data.ptr for array in arrays])
 
 
@@ -207,7 +205,7 @@ def _kept(cache: dict[Any, Any], key: Any, found: Any) -> Any:
 def prepared_program(region: Region, places: list[Memory], sizes: dict[str, int]) -> CudaProgram:
     """The program for operands with these layouts, prepared once."""
     key = _key(region, places, sizes)
-    found: CudaProgram = programs.get(key) or _kept(programs, key, prepare(region, places, sizes))
+    found: CudaProgram = _programs.get(key) or _kept(_programs, key, prepare(region, places, sizes))
     return found
 
 

@@ -85,9 +85,9 @@ class CompiledKernel:
 
 
 _kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
-latest: deque[CompiledKernel] = deque(maxlen=MAX_KEPT_KERNELS)
+_latest: deque[CompiledKernel] = deque(maxlen=MAX_KEPT_KERNELS)
 _making: dict[Any, Any] = {}  # held during a compilation; others are not blocked
-disk = ObjectCache()
+_disk = ObjectCache()
 
 
 def _renew() -> None:
@@ -156,14 +156,14 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
     """
     generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
     key = "\n".join([own, target.key, machine_code.version(), generator])
-    found = disk.load(key)
+    found = _disk.load(key)
     if found is not None:
         return lambda: found
     code = text()
 
     def make() -> bytes:
         content = machine_code.compile_object(code, target)
-        disk.store(key, content)
+        _disk.store(key, content)
         return content
 
     return Compilation(make).content
@@ -206,7 +206,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
             code = _kernels.get(key)
             if code is None:
                 code = _kernels[key] = CompiledKernel(region, layout, variant)
-                latest.append(code)
+                _latest.append(code)
         _making.pop(key, None)
     return code
 
@@ -214,7 +214,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
 def clear() -> None:
     """Drop all kernels in memory; those on disk stay."""
     _kernels.clear()
-    latest.clear()
+    _latest.clear()
 
 
 # Running -----------------------------------------------------------------------------------------

@@ -132,18 +132,18 @@ class Board:
         # Threads may read it during Python's shutdown.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self.address = _aligned(memory)
-        self.words = (ctypes.c_int64 * _WORDS).from_address(self.address)
+        self._words = (ctypes.c_int64 * _WORDS).from_address(self.address)
         self._post, self._stand_by = post, stand_by
         self._turns = self._measured()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._clear)
 
     def _clear(self) -> None:
-        self.words[:] = [0] * _WORDS  # the threads on standby do not exist in the child
+        self._words[:] = [0] * _WORDS  # the threads on standby do not exist in the child
 
     def waiting(self) -> int:
         """The number of helpers on standby."""
-        found: int = self.words[_WAITING]
+        found: int = self._words[_WAITING]
         return found
 
     def run(self, team: int, scratch: int) -> None:

@@ -27,7 +27,7 @@ __all__ = ["JointStep", "joint_step"]
 MAX_KNOWN = 64  # sets of variables with prepared calls
 MAX_SMALL_ELEMENTS = 1 << 14  # of a variable whose new values share an array with others
 
-known_steps: dict[Any, JointStep] = {}
+_known: dict[Any, JointStep] = {}
 
 
 class JointStep:
@@ -89,13 +89,13 @@ def joint_step(
     Empty variables are excluded.
     """
     key = op, dtype, sizes, *attributes.items()
-    found = known_steps.get(key)
+    found = _known.get(key)
     if found is None:
         if dtype.char not in "fd" or 0 in sizes or not generated.enabled():
             return None
         if not kernel.has_segments() or not _is_exact(formula_region(op, dtype, attributes)):
             return None
-        if len(known_steps) >= MAX_KNOWN:
-            known_steps.clear()
-        found = known_steps[key] = JointStep(op, attributes, dtype, sizes)
+        if len(_known) >= MAX_KNOWN:
+            _known.clear()
+        found = _known[key] = JointStep(op, attributes, dtype, sizes)
     return found

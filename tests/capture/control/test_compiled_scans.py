@@ -65,15 +65,15 @@ def _tensors(nest):
 
 def plans():
     """The plans that are kept now."""
-    return list(compiled_scans.known_plans.items.values())
+    return list(compiled_scans._plans.items.values())
 
 
 @pytest.fixture(autouse=True)
 def fresh_plans():
-    compiled_scans.known_plans.items.clear()
+    compiled_scans._plans.items.clear()
     bodies.forget()
     yield
-    compiled_scans.known_plans.items.clear()
+    compiled_scans._plans.items.clear()
     bodies.forget()
 
 
@@ -140,7 +140,7 @@ def test_the_same_bits_with_any_number_of_threads(monkeypatch):
     found = []
     for count in (1, 2):
         monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
-        compiled_scans.known_plans.items.clear()
+        compiled_scans._plans.items.clear()
         found.append(taped(f, *args))
     check_same(*found)
 
@@ -228,7 +228,7 @@ def test_plans_are_found_again():
 
 
 def test_there_is_a_bound(monkeypatch):
-    monkeypatch.setattr(compiled_scans.known_plans, "bound", 4)
+    monkeypatch.setattr(compiled_scans._plans, "bound", 4)
     for steps in range(30, 40):
         h, xs, w, u = operands(1, 2, 3, steps)
         taped(lambda h, xs: scan(BODIES["rnn"](w, u), h, xs), h, xs)  # noqa: B023

@@ -287,13 +287,13 @@ def test_placing_takes_time_in_proportion_to_the_nodes():
 
 
 def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch, tmp_path):
-    monkeypatch.setattr(measured, "disk", ObjectCache(tmp_path))  # which nobody else empties
-    monkeypatch.setattr(measured, "known", {})
+    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))  # which nobody else empties
+    monkeypatch.setattr(measured, "_known", {})
     first = calibrate(["cpu:0", "cpu:1"])
     for name in ("both_rates", "all_links"):
         monkeypatch.setattr(calibration, name, lambda *places: pytest.fail("measured again"))
     assert calibrate(["cpu:0", "cpu:1"]) == first
-    monkeypatch.setattr(measured, "known", {})
+    monkeypatch.setattr(measured, "_known", {})
     assert calibrate(["cpu:0", "cpu:1"]) == first  # from disk
 
 
@@ -305,14 +305,14 @@ def test_logical_devices_are_alike(three_cpus):
 
 def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
     fine = calibrate(["cpu:0"])
-    monkeypatch.setattr(measured.disk, "store", lambda key, content: None)
+    monkeypatch.setattr(measured._disk, "store", lambda key, content: None)
     done = []
     both, links = calibration.both_rates, calibration.all_links
     monkeypatch.setattr(calibration, "both_rates", lambda p: done.append(1) or both(p))
     monkeypatch.setattr(calibration, "all_links", lambda p: done.append(2) or links(p))
     for number, content in enumerate((b"", b"{", b"[]", b'{"devices": 3}', b"\xff", b"[1, 2]"), 1):
-        monkeypatch.setattr(measured.disk, "load", lambda key, content=content: content)
-        monkeypatch.setattr(measured, "known", {})
+        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
+        monkeypatch.setattr(measured, "_known", {})
         if number > 2:  # once is enough to time
             monkeypatch.setattr(calibration, "both_rates", lambda p: done.append(1) or plain(fine))
             monkeypatch.setattr(

@@ -144,7 +144,7 @@ def test_large_reductions(shape, axis):
 
 
 def test_calls_are_made_once_for_arrays_that_lie_alike(monkeypatch):
-    monkeypatch.setattr(generated, "known_calls", {})
+    monkeypatch.setattr(generated, "_calls", {})
     made = []
     own = ready.elements_of
     monkeypatch.setattr(ready, "elements_of", lambda *given: made.append(given) or own(*given))
@@ -155,11 +155,11 @@ def test_calls_are_made_once_for_arrays_that_lie_alike(monkeypatch):
 
 
 def test_few_calls_are_kept(monkeypatch):
-    monkeypatch.setattr(generated, "known_calls", {})
+    monkeypatch.setattr(generated, "_calls", {})
     monkeypatch.setattr(generated, "MAX_CALLS", 3)
     for n in range(1, 10):
         generated.elementwise(body, np.ones(n), np.ones(n))
-        assert len(generated.known_calls) <= 3
+        assert len(generated._calls) <= 3
 
 
 def test_watcher_sees_every_call():

@@ -134,7 +134,7 @@ def test_batches_are_profiled(tmp_path):
     board = ef.nn.callbacks.TensorBoard(tmp_path, profile_batch=(2, 3))
     open_in = []
     note = ef.nn.callbacks.LambdaCallback(
-        on_train_batch_end=lambda i, logs: open_in.append(bool(log.open_profiles))
+        on_train_batch_end=lambda i, logs: open_in.append(bool(log._open))
     )
     network().fit(X, Y, 8, callbacks=[note, board], verbose=0)
     assert open_in == [False, True, True, False, False]

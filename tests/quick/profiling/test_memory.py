@@ -60,7 +60,7 @@ def test_memory_allocated_before_or_freed_later_is_ignored():
         total = p.memory.totals[-1]
         del after
     assert p.memory.totals == [SIZE] == [total]
-    assert not memory.held_arrays
+    assert not memory._held
 
 
 def test_small_arrays_and_views_are_left_out():

@@ -211,9 +211,9 @@ def test_work_is_counted():
     text = pieces(data)[0]["__metadata__"]["graph"]
     decoder = decoding.Decoder(text)
     decoder.graph()
-    assert decoder.left > 0.9 * (16 * len(text) + 1_000_000)
+    assert decoder._left > 0.9 * (16 * len(text) + 1_000_000)
     with pytest.raises(FileFormatError, match="too often"):
-        decoder.spend(decoder.left + 1)
+        decoder.spend(decoder._left + 1)
 
 
 def test_the_largest_that_is_saved_is_loaded():
