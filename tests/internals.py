@@ -1,7 +1,20 @@
 """What tests look at inside the package, in one place."""
 
+from collections import deque
+
+from eagerflow.capture import run_order
+from eagerflow.codegen import generated
+from eagerflow.codegen.cuda import launch as device_launch
+from eagerflow.codegen.llvm import launch
 from eagerflow.op import ops
+from eagerflow.plan import compiled_scans
 from eagerflow.plan.segments import Segment
+from eagerflow.runtime import compilation, measured
+
+
+def replace_method(monkeypatch, owner, name, make):
+    """Put ``make(method)`` in the place of a method, private or not."""
+    monkeypatch.setattr(owner, name, make(getattr(owner, name)))
 
 
 def array_of(tensor):
@@ -55,6 +68,11 @@ def parts_of(function):
     return [part for s in segments for layout in layouts_of(s) for part in layout.parts]
 
 
+def most_helpers(function):
+    """The most threads that help with a part of a captured function."""
+    return max(getattr(part, "_helpers", 0) for part in parts_of(function))
+
+
 def graph_of(partition):
     """The graph that a partition cuts into pieces, with known sizes."""
     return partition._graph
@@ -88,3 +106,66 @@ def server_of(cluster, name):
 def end_steps(strategy):
     """Wait for all steps of asynchronous training, and change no Variable."""
     strategy._end()
+
+
+def scan_plans():
+    """The cache of the plans of compiled scans."""
+    return compiled_scans._plans
+
+
+def running_turns():
+    """The runs that hold Variables now or wait for them."""
+    return run_order._turns
+
+
+def pending_compilations():
+    """The compilations that no thread has begun."""
+    return compilation._waiting
+
+
+def generated_calls():
+    """The calls of generated code that are kept, by how their arrays lie."""
+    return generated._calls
+
+
+def kernel_cache():
+    """The cache on disk of machine code."""
+    return launch._disk
+
+
+def use_kernel_cache(monkeypatch, cache):
+    monkeypatch.setattr(launch, "_disk", cache)
+
+
+def keep_latest_kernels(monkeypatch, count):
+    """Keep so many kernels that nothing uses any more, None for all."""
+    monkeypatch.setattr(launch, "_latest", deque(maxlen=count))
+
+
+def forget_device_kernels(monkeypatch):
+    monkeypatch.setattr(device_launch, "_ready", {})
+
+
+class DamagedCache:
+    """A cache on disk that has one content for all keys."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def load(self, key):
+        return self.content
+
+    def store(self, key, content):
+        pass
+
+
+def forget_measurements(monkeypatch, cache=None):
+    """Forget what this process has measured, and read another cache on disk if one is given."""
+    monkeypatch.setattr(measured, "_known", {})
+    if cache is not None:
+        monkeypatch.setattr(measured, "_disk", cache)
+
+
+def free_places(slots):
+    """How many sequences, or batches, could begin now."""
+    return slots._free

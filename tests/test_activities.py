@@ -1,4 +1,4 @@
-"""Whatever is broken off, at whatever moment, and whoever comes in between: all stays right."""
+"""Calls cut short at any moment, and other threads in between, leave everything right."""
 
 import os
 import random

@@ -153,7 +153,7 @@ def test_second_derivatives(size):
 
 
 def test_gradients_stay_when_memory_is_used_again():
-    """Buffers come from a pool: what somebody still looks at, and views of it, keep theirs."""
+    """Buffers come from a pool: values in use and their views keep theirs."""
     x = drawn((64, 2048), 3).astype(np.float32)
     first = gradients(lambda x: 1 / x, [x], dtype="float32")[1][0]
     view, before = first[3, ::2], first.copy()

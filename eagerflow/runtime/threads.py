@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
+from pickle import PickleBuffer
 from queue import SimpleQueue
 from typing import Any
 
@@ -165,7 +166,7 @@ class _Local(threading.local):
     alone = False
 
     def __init__(self) -> None:
-        self.memory: dict[str, tuple[memoryview, weakref.ref[Any]]] = {}
+        self.memory: dict[str, tuple[PickleBuffer, int, weakref.ref[Any]]] = {}
 
 
 def _available() -> int:
@@ -332,12 +333,14 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     needed = itemsize
     for size in shape:
         needed *= size
-    memory, last = _local.memory.get(name) or (None, None)
+    memory, length, last = _local.memory.get(name) or (None, 0, None)
     if last is not None and last() is not None:
         return np.empty(shape, dtype)
-    if memory is None or memory.nbytes < needed or memory.nbytes > 4 * needed + (1 << 20):
+    if memory is None or length < needed or length > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would keep its memory forever.
-        memory = np.empty(max(needed, 1), np.uint8).data
-    inner = np.frombuffer(memory, np.uint8)  # the base of all views
-    _local.memory[name] = memory, weakref.ref(inner)
-    return np.ndarray(shape, dtype, inner)
+        length = max(needed, 1)
+        memory = PickleBuffer(np.empty(length, np.uint8))
+    made = np.ndarray(shape, dtype, memory)
+    # This array is the base of its views, so it outlives them: its own base is not an array.
+    _local.memory[name] = memory, length, weakref.ref(made)
+    return made

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.backends import cublaslt
-from eagerflow.codegen.cuda import launch
 from eagerflow.extras import load_if_there
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_cublaslt import (
@@ -27,6 +26,7 @@ from tests.backends.lookalike_cublaslt import (
     modules,
 )
 from tests.backends.test_cupy_plans import close, numbers, source
+from tests.internals import forget_device_kernels
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture
 def library(gpus, monkeypatch):
     """Where cuBLASLt is there; the look-alike's, which tells what was started."""
-    monkeypatch.setattr(launch, "_ready", {})
+    forget_device_kernels(monkeypatch)
     if isinstance(gpus, Lookalike):
         for name, module in modules(gpus).items():
             monkeypatch.setitem(sys.modules, name, module)
@@ -281,7 +281,7 @@ def test_kernels_that_do_more_are_no_epilogues(library, gpus):
 def test_without_it_products_are_the_library_s(there, gpus, monkeypatch):
     if not isinstance(gpus, Lookalike):
         pytest.skip("about the look-alike")
-    monkeypatch.setattr(launch, "_ready", {})
+    forget_device_kernels(monkeypatch)
     for name, module in modules(gpus, works=False).items() if there else ():
         monkeypatch.setitem(sys.modules, name, module)
     (eager, _), (step, _) = perceptron(16, ef.gelu), perceptron(16, ef.gelu)

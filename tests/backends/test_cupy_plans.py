@@ -15,7 +15,7 @@ from eagerflow.errors import IndexRangeError, OutOfMemoryError
 from tests.backends.lookalike import Lookalike
 from tests.codegen.cuda_cpu import kernels_of
 from tests.codegen.nvcc import compile_for_gpus, needs_nvcc
-from tests.internals import array_of
+from tests.internals import array_of, forget_device_kernels
 
 nn = ef.nn
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "_ready", {})
+    forget_device_kernels(monkeypatch)
 
 
 def kernels(gpus):

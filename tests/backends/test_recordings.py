@@ -20,7 +20,7 @@ from eagerflow.plan.plan import Plan
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_streams import Misuse
 from tests.backends.test_cupy_plans import close, network, numbers, perceptron, source
-from tests.internals import array_of, program_of
+from tests.internals import array_of, forget_device_kernels, program_of
 from tests.interrupts import at_every_bytecode
 
 nn = ef.nn
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 @pytest.fixture(autouse=True)
 def ready(monkeypatch):
     """What was loaded for another test's look-alike is not ready for this one."""
-    monkeypatch.setattr(launch, "_ready", {})
+    forget_device_kernels(monkeypatch)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_views_hold_the_memory_of_a_value(gpus):
         expected.append(w.numpy() * 0.5 + np.tanh(x.numpy()) * 2)
         captured(x)
         with ef.device("gpu:1"):
-            seen.append(w.value[1:, ::2])  # nobody holds the value itself
+            seen.append(w.value[1:, ::2])  # the value itself is not held
     for part, whole in zip(seen, expected, strict=True):
         np.testing.assert_allclose(part.numpy(), whole[1:, ::2], 1e-5, 1e-6)
 
@@ -241,9 +241,10 @@ def test_released_plans_let_go_of_recordings(gpus):
     with ef.device("gpu:1"):
         plan = captured.graphs[-1].plan()
     segments = [x for x in program_of(plan).globals.values() if isinstance(x, DeviceSegment)]
-    assert any(segment._recordings for segment in segments)
+    recordings = lambda: [segment._recordings for segment in segments]
+    assert any(recordings())
     plan.release()
-    assert not any(segment._recordings for segment in segments)
+    assert not any(recordings())
     close(captured(x), two_steps(x))
 
 

@@ -1,7 +1,7 @@
 """How often a function is traced at its first call, and that nothing is lost where once is enough.
 
-State of an optimizer is made while a first step is traced. Nobody sees that, so the trace stands;
-what becomes of the state later is seen.
+An optimizer's state is made while its first step is traced. That has no other effect, so the trace
+is valid; later changes of the state are noticed.
 """
 
 import subprocess
@@ -14,6 +14,7 @@ import eagerflow as ef
 from eagerflow.capture.function import Function
 from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.recorder import prepared
+from tests.internals import replace_method
 
 X = ef.tensor([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]])
 NAMES = [n for n in ef.nn.optimizers.__all__ if n[0].isupper() and n != "Optimizer"]
@@ -23,13 +24,12 @@ ONCE = [n for n in NAMES if n not in ("LBFGS", "LossScaleOptimizer")]
 @pytest.fixture
 def runs(monkeypatch):
     """The runs of all functions that are traced."""
-    seen, whole = [], Function._run
+    seen = []
 
-    def counted(self, *args, **kwargs):
-        seen.append(self)
-        return whole(self, *args, **kwargs)
+    def counted(run):
+        return lambda self, *args, **kwargs: seen.append(self) or run(self, *args, **kwargs)
 
-    monkeypatch.setattr(Function, "_run", counted)
+    replace_method(monkeypatch, Function, "_run", counted)
     return seen
 
 

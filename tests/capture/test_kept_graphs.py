@@ -1,4 +1,4 @@
-"""What is kept of traces: bounded tables, and no argument for longer than it lives."""
+"""What traces keep: bounded tables, and no argument beyond its life."""
 
 import copy
 import gc
@@ -123,7 +123,7 @@ def test_calls_that_are_traced_anew_leave_nothing(kind):
 
 def resident():
     gc.collect()
-    ef.empty_cache()  # what the allocator only keeps is nobody's
+    ef.empty_cache()  # the allocator's cached blocks have no owner
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 

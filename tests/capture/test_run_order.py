@@ -13,6 +13,7 @@ import eagerflow as ef
 from eagerflow.capture import run_order
 from eagerflow.capture.run_order import Turn
 from tests.capture.placement.several_devices import COSTS
+from tests.internals import running_turns
 from tests.interrupts import at_every_bytecode
 
 SECONDS = 20.0
@@ -125,14 +126,14 @@ def test_waiting_runs_proceed_in_arrival_order():
     for thread in (both, late):
         thread.join(SECONDS)
         assert not thread.is_alive()
-    assert not run_order._turns
+    assert not running_turns()
 
 
 def test_nested_run_in_the_same_thread_does_not_wait():
     n = ef.Variable(0.0)
     with Turn(frozenset([n])), Turn(frozenset([n])):
-        assert len(run_order._turns) == 2
-    assert not run_order._turns
+        assert len(running_turns()) == 2
+    assert not running_turns()
 
 
 def test_failed_or_interrupted_waiting_run_leaves_the_queue(monkeypatch):
@@ -143,7 +144,7 @@ def test_failed_or_interrupted_waiting_run_leaves_the_queue(monkeypatch):
             pass
 
     def check():
-        assert not run_order._turns
+        assert not running_turns()
 
     assert at_every_bytecode(use, check) > 20
 
@@ -159,7 +160,7 @@ def test_failed_or_interrupted_waiting_run_leaves_the_queue(monkeypatch):
                 pass
 
         side_by_side(run)
-        assert len(run_order._turns) == 1
+        assert len(running_turns()) == 1
     assert begins_soon([n])[0]
 
 

@@ -1,4 +1,4 @@
-"""Sessions: what is fetched is computed from what is fed, and nothing else."""
+"""Sessions: fetches are computed from feeds, and nothing else."""
 
 import copy
 import gc

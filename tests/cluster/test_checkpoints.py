@@ -36,6 +36,10 @@ def examples():
     return x, np.argmax(labels, axis=1)
 
 
+def shards_in(strategy):
+    return strategy.tables._shards
+
+
 def begun(strategy, steps=3):
     """A model of which some steps were made, and what makes another one."""
     x, y = examples()
@@ -64,7 +68,7 @@ def bits(model):
     return [v.numpy().tobytes() for v in (*model.weights, *model.optimizer.variables)]
 
 
-# What is saved -----------------------------------------------------------------------------------
+# Saving ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(2)
@@ -546,7 +550,7 @@ def test_tables_in_shards_are_saved_whole(local, tmp_path, mode):
         strategy.merge()
         step(*batches[0])
         end_steps(strategy)
-    assert strategy.tables._shards  # else there is nothing to see here
+    assert shards_in(strategy)  # else there is nothing to see here
     path = ef.nn.Checkpoint(tmp_path / "tasks").save(model, strategy=strategy)
     strategy.merge()
     plain = ef.nn.Checkpoint(tmp_path / "plain").save(model)
@@ -567,7 +571,7 @@ def test_a_lost_shard_is_as_in_the_last_checkpoint(processes, tmp_path):
     for x, y in batches:
         step(x, y)
     end_steps(strategy)
-    shards_of = strategy.tables._shards[table]
+    shards_of = shards_in(strategy)[table]
     (place,) = {strategy.devices[strategy.tables.places[shards_of[0].variable]]}
     processes.kill(place.partition("/device")[0])
     with pytest.warns(UserWarning, match="steps ago"):

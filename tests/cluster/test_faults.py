@@ -128,7 +128,7 @@ def test_lost_strategy_state_is_rebuilt_after_a_worker_restart(processes, more):
     worker = processes.task("/job:worker/task:1")
     os.kill(worker.pid, signal.SIGKILL)
     wait_for(lambda: worker.lives == 2 and worker.state == "ready")
-    processes.client.pull()  # as who leaves the cluster does
+    processes.client.pull()  # as a task that leaves the cluster does
     model.fit(x, y, batch_size=8, verbose=0, strategy=strategy)
 
 
@@ -173,7 +173,7 @@ def test_an_interrupt_ends_a_run_and_changes_nothing(processes):
 
 
 def test_an_interrupt_at_the_moment_of_the_end_is_raised(local, monkeypatch):
-    """It comes when the word of the end has been taken, and is with nobody."""
+    """It arrives after the last message was taken from the queue, and before it is handled."""
 
     class Interrupted(SimpleQueue):
         def get(self):
@@ -294,7 +294,7 @@ def test_late_and_double_messages_are_ignored(local):
     seen = []
     one, two = np.ones(2), np.full(2, 2.0)
     run = 1 << 40
-    transport.arrived((run, 1), [one])  # before anybody asks
+    transport.arrived((run, 1), [one])  # before it is requested
     transport.receive((run, 1), seen.append)
     transport.arrived((run, 1), [two])  # again
     transport.receive((run, 2), seen.append)

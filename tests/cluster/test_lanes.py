@@ -22,6 +22,7 @@ from eagerflow.errors import TaskLostError
 from tests.backends import lookalike_nccl
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_nccl import Nccl, NcclError
+from tests.internals import replace_method
 
 SECONDS = 10.0
 NAMES = ["/job:lane/task:0", "/job:lane/task:1"]
@@ -112,6 +113,11 @@ def make(monkeypatch) -> Callable[..., Two]:
         remove_task(name)
     backend.count_devices.cache_clear()
     assert soon(lambda: not [t for t in threading.enumerate() if "lane" in t.name])
+
+
+def ends_of(task):
+    """The ends of the lanes of a task, by lane and device."""
+    return task.lanes._ends.values()
 
 
 def soon(condition):
@@ -245,7 +251,7 @@ def test_both_directions_at_once_many_times(make, buses):
     two = make(buses)
     two.open(0, 0, 1)
     two.open(1, 1, 0)
-    ends = [end for task in two.tasks for own in task.lanes._ends.values() for end in own.values()]
+    ends = [end for task in two.tasks for own in ends_of(task) for end in own.values()]
     assert sorted(end._leads for end in ends) == [False, False, True, True]
     assert exchange(two, 100) == []
 
@@ -310,7 +316,7 @@ def test_without_an_order_of_gpus_a_wait_for_one_blocks_both(make, monkeypatch):
     two.open(0, 0, 1)
     two.open(1, 1, 0)
     for task in two.tasks:
-        for own in task.lanes._ends.values():
+        for own in ends_of(task):
             for end in own.values():
                 end._leads = True
     monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.5)
@@ -322,22 +328,25 @@ def test_without_an_order_of_gpus_a_wait_for_one_blocks_both(make, monkeypatch):
 
 def test_messages_that_come_twice_or_late_change_nothing(make, monkeypatch):
     two = make()
-    handle = Transport._handle
     kept: list[Any] = []
 
-    def doubled(self, link, message, arrays):
+    def doubled(handle):
         """Each message comes twice, and every other one after the next one."""
-        again = lambda: handle(self, link, dict(message), list(arrays))
-        if "lanes" in message and not kept:
-            kept.append(again)
-            return
-        again()
-        again()
-        while kept:
-            kept.pop()()
+
+        def handle_twice(self, link, message, arrays):
+            again = lambda: handle(self, link, dict(message), list(arrays))
+            if "lanes" in message and not kept:
+                kept.append(again)
+                return
+            again()
+            again()
+            while kept:
+                kept.pop()()
+
+        return handle_twice
 
     two.open()
-    monkeypatch.setattr(Transport, "_handle", doubled)
+    replace_method(monkeypatch, Transport, "_handle", doubled)
     for number in range(40):
         two.send((1, number), [two.array(np.full(3, float(number)), 0)])
     for number in range(40):
@@ -401,7 +410,7 @@ def test_message_for_a_closed_lane_is_reported(make):
     two = make()
     two.open()
     x = two.array(np.ones(4), 0)
-    (own,) = two.tasks[1].lanes._ends.values()
+    (own,) = ends_of(two.tasks[1])
     for end in own.values():
         end.close("for the test")
     two.send((1, 0), [x])

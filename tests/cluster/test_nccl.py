@@ -28,6 +28,7 @@ OFF = {"EAGERFLOW_NCCL": "off"}
 def cluster_of(monkeypatch):
     """What makes a cluster of two workers, each with a GPU and a CPU, in processes."""
     monkeypatch.setattr(ray_hosts, "RayHosts", GpuHosts)
+    monkeypatch.setattr(links, "_known", {})
 
     def made(gpus=None, versions=None, settings=None, workers=2, costs=COSTS):
         monkeypatch.setattr(GpuHosts, "gpus", gpus or {})
@@ -234,8 +235,7 @@ def test_cancelled_runs_leave_the_lanes_in_order(cluster_of):
 # What it costs -----------------------------------------------------------------------------------
 
 
-def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
-    monkeypatch.setattr(links, "_known", {})
+def test_a_link_between_gpus_is_measured_for_itself(cluster_of):
     with cluster_of() as cluster:
         past = cluster.link(*GPUS)
         assert sent(cluster) > links.LARGE_LANE_BYTES
@@ -251,7 +251,6 @@ def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
 
 
 def test_unavailable_gpu_link_costs_as_much_as_the_host_link(cluster_of, monkeypatch):
-    monkeypatch.setattr(links, "_known", {})
     monkeypatch.setattr(links, "times_of", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
     with cluster_of() as cluster:
         assert cluster.link(*GPUS) is cluster.link(*CPUS)

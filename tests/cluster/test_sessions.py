@@ -1,4 +1,4 @@
-"""Sessions over tasks: bits, where Variables live, what fails, what is sent."""
+"""Sessions over tasks: equal bits, places of Variables, failures, bytes sent."""
 
 import gc
 import threading
@@ -96,7 +96,7 @@ def test_variables_stay_in_their_task_and_come_when_asked_for(local):
     session = ef.capture.Session(graph, cluster=local)
     for _ in range(3):
         session.run("y", {"x": X}, targets="n/assign")
-    assert float(n) == 0.0, "nobody has asked"
+    assert float(n) == 0.0, "no task was asked"
     assert float(session.run("n")) == 3.0
     assert float(session.variables["n"]) == float(n) == 3.0
     n.assign(10.0)  # goes to the task with the next run

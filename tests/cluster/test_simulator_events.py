@@ -36,7 +36,7 @@ def test_the_bound_on_staleness_is_never_exceeded(bound, workers, jitter, seed):
     for begin in log:
         ended[begin.worker] = begin.step
         assert begin.step - begin.slowest <= bound
-        # The log itself says how far all are: nobody has begun a step that needs more.
+        # The log itself says how far all are: no task has begun a step that needs more.
         assert begin.slowest >= min(ended.values()) - 1
     assert max(begin.step for begin in log) > 0
 

@@ -159,7 +159,7 @@ def test_bill_divides_the_batch_and_counts_traffic():
     assert "it does not fit" in str(bill)
 
 
-# What is shown -----------------------------------------------------------------------------------
+# Display -----------------------------------------------------------------------------------------
 
 
 def test_the_table_names_times_prices_and_the_bottleneck():

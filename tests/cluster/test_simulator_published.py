@@ -1,4 +1,4 @@
-"""The simulator against published measurements, from what is known of machines and models."""
+"""The simulator against published measurements of known machines and models."""
 
 import pytest
 

@@ -140,13 +140,14 @@ def test_devices_of_a_task_share_values_without_transfer():
 def test_costs_are_measured_over_the_tasks_if_none_are_given():
     with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
         one, two = map(str, cluster.devices())
-        found = cluster._costs_of(cluster.devices())
+        measure = cluster._costs_of
+        found = measure(cluster.devices())
         assert found.rates(one) == found.rates(two)
         assert found.rates(f"{one} alone").product_rate(2 * 256**3) > 1e7
         assert set(found.bandwidth) == {(one, two), (two, one)}
         assert 0 < found.transfer(64, one, two) < found.transfer(1 << 26, one, two) < 60
         assert found.transfer(1 << 20, one, one) == 0
-        assert cluster._costs_of(cluster.devices()[:1]) is None
+        assert measure(cluster.devices()[:1]) is None
 
 
 def test_the_ways_of_many_gpus_are_counted():

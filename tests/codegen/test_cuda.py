@@ -29,6 +29,7 @@ from tests.codegen.expected import compare, evaluate
 from tests.codegen.guards import PATTERNS, Guarded, Poisoned, guard_pages_work
 from tests.codegen.nvcc import called, compile_for_gpus, needs_nvcc
 from tests.codegen.ways import place, seeded
+from tests.internals import forget_device_kernels
 
 RANDOM = 60
 SOAK = 3_000
@@ -41,7 +42,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there i
 
 
 class Borders:
-    """The arrays of a named case again, in memory whose borders tell who touched them."""
+    """The arrays of a named case again, in memory with guarded borders."""
 
     def __init__(self, case, pattern=None, kind=Poisoned):
         self.case, self.kind, self.memories, self.placed = case, kind, [], {}
@@ -70,7 +71,7 @@ class Borders:
 def run(cupy, monkeypatch, call):
     """Compute on the look-alike; which kernels ran."""
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launch, "_ready", {})
+    forget_device_kernels(monkeypatch)
     region, inputs, outputs, sizes = call
     cupy.launches.clear()
     launch.compute(region, [cupy.wrap(a) for a in inputs], [cupy.wrap(a) for a in outputs], sizes)
@@ -319,7 +320,7 @@ def test_planted_bugs_are_found(bug, everything, monkeypatch):
         check(borders.case, borders.outputs)
 
 
-# What is launched --------------------------------------------------------------------------------
+# Launches ----------------------------------------------------------------------------------------
 
 
 def program_of(name):
@@ -386,14 +387,15 @@ def test_strides_between_elements_are_refused():
 
 def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     case = CASES["gelu"]()
-    monkeypatch.setattr(launch, "_programs", {})
+    prepared = {}
+    monkeypatch.setattr(launch, "_programs", prepared)
     monkeypatch.setattr(launch, "MAX_PREPARED_CALLS", 2)
     places = [Memory(0, (4,)), Memory(0, (4,))]
     first = launch.prepared_program(case.region, places, {"n": 8})
     assert launch.prepared_program(case.region, places, {"n": 8}) is first
     for n in (9, 10, 11):
         launch.prepared_program(case.region, places, {"n": n})
-    assert len(launch._programs) == 2
+    assert len(prepared) == 2
     assert launch.prepared_program(case.region, places, {"n": 8}) is not first
 
 

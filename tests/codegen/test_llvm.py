@@ -23,6 +23,7 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.cache import ObjectCache
 from tests.codegen import llvm_cases
 from tests.codegen.llvm_cases import CASES, FEW, check, expected_variant, pairs, region_of
+from tests.internals import kernel_cache, replace_method, use_kernel_cache
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not machine_code.available(), reason="llvmlite is not installed")
@@ -36,7 +37,7 @@ on_x86 = pytest.mark.skipif(
 def fixture_fresh(monkeypatch, tmp_path):
     """No kernels from before, and none left behind."""
     launch.clear()
-    monkeypatch.setattr(launch, "_disk", ObjectCache(tmp_path))
+    use_kernel_cache(monkeypatch, ObjectCache(tmp_path))
     yield
     launch.clear()
 
@@ -75,7 +76,7 @@ def test_masked_elements_that_count_are_noticed(place, fresh, monkeypatch):
             self._element(str(part.operands[0]), at), self.lanes
         ),
     )
-    if place == "side":  # whole rows lie outside there, which nobody looks at
+    if place == "side":  # whole rows lie outside there, which are not compared
         check("softmax float32", place)
     else:
         with pytest.raises(AssertionError):
@@ -192,14 +193,15 @@ def test_bits_depend_neither_on_threads_nor_on_the_run(name, shape, how):
 
 
 def test_cuts_that_depend_on_threads_are_noticed(monkeypatch):
-    cut = launch.Launch._cut
+    def by_threads(cut):
+        def cut_by_threads(self):
+            launch.BLOCK_ELEMENTS = 1 << 15 if threads.thread_count() == 1 else 1 << 12
+            cut(self)
 
-    def cut_by_threads(self):
-        launch.BLOCK_ELEMENTS = 1 << 15 if threads.thread_count() == 1 else 1 << 12
-        cut(self)
+        return cut_by_threads
 
     monkeypatch.setattr(launch, "BLOCK_ELEMENTS", launch.BLOCK_ELEMENTS)
-    monkeypatch.setattr(launch.Launch, "_cut", cut_by_threads)
+    replace_method(monkeypatch, launch.Launch, "_cut", by_threads)
     shape = (2, 140_003)
     first = outputs_with("softmax float32", shape, "unit", 1)
     assert outputs_with("softmax float32", shape, "unit", 2) != first
@@ -212,6 +214,7 @@ CHECKS = """
 from eagerflow.runtime import machine_code
 from tests.codegen.llvm_cases import check
 from tests.codegen.llvm_cases import pairs
+from tests.internals import kernel_cache, use_kernel_cache
 wanted = pairs({places})
 for name, place in wanted:
     check(name, place)
@@ -396,7 +399,7 @@ def test_thirty_regions_are_compiled(fresh):
         launch.KernelCall(bound.region, bound.inputs, bound.outputs, bound.sizes)
         times.append(time.perf_counter() - start)
     print(f"cold, median of {len(times)} regions: {1e3 * statistics.median(times):.0f} ms")
-    assert launch._disk.misses == len(times) == 30
+    assert kernel_cache().misses == len(times) == 30
 
 
 # Column reductions -------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tests.codegen.expected import evaluate
 from tests.codegen.guards import PATTERNS, Guarded, Poisoned, guard_pages_work, layout
 from tests.codegen.regions import Case, regions
 from tests.codegen.ways import check, place, run_guarded, seeded  # noqa: F401 (in_process)
+from tests.internals import use_kernel_cache
 from tests.structure.sources import ROOT
 
 CHUNK = 100
@@ -74,7 +75,7 @@ def no_objects_on_disk():
     """Kernels that are run once would push those of the user out of the cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EAGERFLOW_CACHE", "off")
-        patch.setattr(launch, "_disk", ObjectCache())
+        use_kernel_cache(patch, ObjectCache())
         yield
 
 

@@ -45,7 +45,7 @@ def helpers_wait(board):
 
 
 def spent_in(seconds):
-    """Processor time of this process while nobody asks for anything."""
+    """Processor time of this process while there is no work."""
     start = time.process_time()
     time.sleep(seconds)
     return time.process_time() - start

@@ -22,13 +22,12 @@ from eagerflow import dispatch
 from eagerflow.capture import history
 from eagerflow.capture.control import bodies
 from eagerflow.codegen import generated
-from eagerflow.codegen.llvm import launch
 from eagerflow.devices import device_types
 from eagerflow.fusion import kernels
 from eagerflow.nn.optimizers import joint_steps
-from eagerflow.plan import compiled_scans
 from tests.contract.cases import SOAK
 from tests.contract.habits import HABITS, LASTING
+from tests.internals import generated_calls, keep_latest_kernels, scan_plans
 
 TIMES = 350 if SOAK else 8  # in each of three rounds
 # For each repetition: tracemalloc itself keeps the names of files of code, 69 bytes for each plan,
@@ -45,7 +44,7 @@ BOUNDS = [
     (generated, "MAX_CALLS"),
     (bodies, "MAX_MADE"),
     (joint_steps, "MAX_KNOWN"),
-    (compiled_scans._plans, "bound"),
+    (scan_plans(), "bound"),
     (history, "TOLD"),
     (dispatch, "MAX_PASSED"),
 ]
@@ -170,10 +169,10 @@ def small_caches(monkeypatch):
     monkeypatch.setattr(device_types["cpu"], "logical", 2)
     LASTING.clear()  # which may have been made with other bounds
     bodies.forget()
-    monkeypatch.setattr(launch, "_latest", deque(maxlen=4))
-    for table in (kernels._statement_counts, generated._calls, joint_steps._known):
+    keep_latest_kernels(monkeypatch, 4)
+    for table in (kernels._statement_counts, generated_calls(), joint_steps._known):
         table.clear()
-    compiled_scans._plans.items.clear()
+    scan_plans().items.clear()
 
 
 @pytest.mark.sampled(9)

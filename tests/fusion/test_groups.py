@@ -144,7 +144,7 @@ def test_steps_are_topologically_ordered_and_complete(greedy):
         assert known.issuperset(graph.all_outputs())
 
 
-# What is fused ------------------------------------------------------------------------------------
+# Fused groups -------------------------------------------------------------------------------------
 
 
 def layer_norm_by_hand(x, scale, offset):

@@ -5,6 +5,7 @@ Run on its own, each bug in a child process, so that one process has room for al
 
 import ctypes
 import faulthandler
+import functools
 import os
 import signal
 
@@ -139,10 +140,12 @@ def contents(request):
 
 def test_new_memory_and_scratch_hold_the_requested_contents(request):
     told = contents(request)
-    for _ in range(2):
-        for made in (np.empty(1001, "f4"), threads.scratch("planted", (1001,), "f4")):
+    for make in (np.empty, functools.partial(threads.scratch, "planted")):
+        for _ in range(2):
+            made = make((1001,), "f4")
             assert told(made)
             made[...] = 1.0
+            del made  # scratch memory is free again, and new all the same
     assert (np.zeros(1001, "f4") == 0).all()
 
 

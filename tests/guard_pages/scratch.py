@@ -31,7 +31,7 @@ class Forgetful(dict):
 class _Local(threads._Local):
     def __init__(self):
         super().__init__()
-        self.buffers = Forgetful()
+        self.memory = Forgetful()
 
 
 def new_lines(size):

@@ -1,4 +1,4 @@
-"""What is changed in Keras's tests so that their branches for JAX are ours, and what is not."""
+"""The patches to Keras's tests that make their branches for JAX ours, and no others."""
 
 import ast
 import importlib.util

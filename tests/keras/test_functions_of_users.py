@@ -1,4 +1,4 @@
-"""Keras's models in functions that ``ef.function`` captures: what is seen of them, and what not."""
+"""Keras's models in functions that ``ef.function`` captures: which changes they notice."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Sparse tensors: what is computed with them is what is computed with the whole tensors."""
+"""Sparse tensors: results equal those of dense tensors."""
 
 import doctest
 import operator

@@ -1,4 +1,4 @@
-"""Copies and pickles of what is being trained go on as the original does, bit for bit."""
+"""Copies and pickles of models in training continue as the original does, bit for bit."""
 
 import copy
 import inspect

@@ -41,7 +41,7 @@ def test_a_mistake_is_answered(mistake, error, words):
     assert np.isfinite(net.train_on_batch(X, Y))
 
 
-# What is noticed after some training, or only warned of ---------------------------------------
+# Found after some training, or only warned of -------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ FIGURES = {  # all numbers, and those that are trained
 
 @pytest.fixture
 def zero_weights(monkeypatch):
-    """Weights of zeros: memory that nobody touches, which costs neither time nor room."""
+    """Weights of zeros: untouched memory, which costs neither time nor space."""
     monkeypatch.setattr(initializers, "get", lambda _: lambda shape, dtype: ef.zeros(shape, dtype))
 
 

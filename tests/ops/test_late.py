@@ -1,4 +1,4 @@
-"""Ops that are loaded when they are first used: whoever looks finds them."""
+"""Lazily loaded ops: every lookup finds them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Steps change Variables in one moment: whoever looks, whenever, sees all old values or all new."""
+"""Steps commit Variables atomically: every reader sees all old values or all new ones."""
 
 import gc
 import itertools
@@ -137,7 +137,7 @@ def test_an_exception_at_any_bytecode_leaves_no_half_step(way):
 
 
 def test_collections_of_garbage_see_whole_steps(way):
-    """Where every object that is made starts one, and somebody is told of it."""
+    """Where every new object starts a collection, and a callback hears of it."""
     counters, step = _warmed(way)
     wrong = []
 

@@ -406,7 +406,7 @@ def test_an_error_in_a_function_of_its_own_names_the_line():
     assert "take = _take(" in "".join(traceback.format_exception(caught.value))
 
 
-# What is shown ------------------------------------------------------------------------------------
+# Display ------------------------------------------------------------------------------------------
 
 
 def plain_lines(text):

@@ -15,8 +15,8 @@ from eagerflow.plan.segments import PythonPart
 from eagerflow.primitives import compiled_recurrence as compiled
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import threads
+from tests.internals import most_helpers, parts_of
 from tests.interrupts import at_every_bytecode, interrupted_at_times
-from tests.plan.test_staged_steps import parts_of
 from tests.primitives.test_recurrence import Case, forget
 
 needs_segments = pytest.mark.skipif(not has_segments(), reason="there is no compiler")
@@ -232,7 +232,7 @@ def test_bits_do_not_depend_on_threads(cell, shared):
             threads.set_thread_count(count)
             captured = ef.function(training(cell))
             found += [bits(captured(**own)) for _ in range(RUNS)]
-            helpers = max(getattr(part, "_helpers", 0) for part in parts_of(captured))
+            helpers = most_helpers(captured)
             assert helpers >= min(count - 1, 1)
         assert all(one == found[0] for one in found)
 

@@ -1,4 +1,4 @@
-"""Segments: neighbouring steps in one call, whatever arrays come, and whoever calls."""
+"""Segments: neighbouring steps in one call, for any arrays and from any thread."""
 
 import gc
 import os

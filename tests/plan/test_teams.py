@@ -7,7 +7,6 @@ import resource
 import sys
 import threading
 import time
-from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +14,11 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import kernel
-from eagerflow.codegen.llvm import launch
 from eagerflow.devices import current_device
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import order_for
 from eagerflow.runtime import threads
-from tests.internals import parts_of
+from tests.internals import keep_latest_kernels, most_helpers
 from tests.interrupts import at_every_bytecode, interrupted_at_times
 
 pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
@@ -59,7 +57,7 @@ def ready(size, seed=0):
 
 def test_a_team_is_quiet_when_idle():
     step, args, _ = ready(600)
-    assert max(getattr(part, "_helpers", 0) for part in parts_of(step)) > 0
+    assert most_helpers(step) > 0
     for _ in range(20):
         step(*args)
     before = time.process_time()
@@ -69,7 +67,7 @@ def test_a_team_is_quiet_when_idle():
 
 def test_small_steps_wake_no_threads(monkeypatch):
     step, args, wanted = ready(16)
-    assert max(getattr(part, "_helpers", 0) for part in parts_of(step)) == 0
+    assert most_helpers(step) == 0
 
     def invite(call, count):
         raise AssertionError("a thread is woken")
@@ -219,12 +217,12 @@ def check_functions_made_and_dropped(count, rounds=3):
 @pytest.mark.parametrize("count", [20, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_functions_made_and_dropped(count, monkeypatch):
     """Whatever is kept of them, be it code, calls or guards, is bounded."""
-    monkeypatch.setattr(launch, "_latest", deque(maxlen=8))
+    keep_latest_kernels(monkeypatch, 8)
     check_functions_made_and_dropped(count)
 
 
 @linux
 def test_planted_kernels_that_are_kept_for_good_are_found(monkeypatch):
-    monkeypatch.setattr(launch, "_latest", deque())
+    keep_latest_kernels(monkeypatch, None)
     with pytest.raises(AssertionError):
         check_functions_made_and_dropped(20, rounds=1)

@@ -23,6 +23,7 @@ from eagerflow.primitives import (
 from eagerflow.primitives.llvm import byte_convolution as convolutions_of_bytes
 from eagerflow.primitives.llvm import weight_product as writers
 from eagerflow.runtime import threads
+from tests.internals import replace_method
 
 BYTES = ("int8", "uint8")
 SIZES = (1, 2, 3, 5, 16, 33, 100, 300)
@@ -295,18 +296,18 @@ def test_bits_do_not_depend_on_threads(bits):
 def test_planted_bugs_are_found(plant, monkeypatch, compiled_anew):
     monkeypatch.setattr(weight_product, "known_call", weight_product.known_call.__wrapped__)
     if plant == "groups":  # scales of the first group for all of them
-        scales = writers.WeightProductWriter._scales
-        monkeypatch.setattr(
+        replace_method(
+            monkeypatch,
             writers.WeightProductWriter,
             "_scales",
-            lambda self, group, column, masks: scales(self, "0", column, masks),
+            lambda scales: lambda self, group, column, masks: scales(self, "0", column, masks),
         )
     else:  # the rows of a byte, the other way round
-        numbers = writers.HalfByteProductWriter._numbers
-        monkeypatch.setattr(
+        replace_method(
+            monkeypatch,
             writers.HalfByteProductWriter,
             "_numbers",
-            lambda self, loaded: numbers(self, loaded)[::-1],
+            lambda numbers: lambda self, loaded: numbers(self, loaded)[::-1],
         )
     with pytest.raises(AssertionError):
         check_weights(7, 4, 64, 90, 4)

@@ -55,13 +55,18 @@ def same(first, second):
     )
 
 
+def nothing_is_recorded():
+    assert not log._open and not log.events and not memory._held
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays():
     """Each test begins and ends without a profile, and with the plain forms of everything."""
     ef.tanh(ef.ones(3)) + 1.0
     before = forms()
     yield
-    assert not log._open and not log.events and not memory.changes and not memory._held
+    nothing_is_recorded()
+    assert not memory.changes
     assert same(before, forms())
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))
@@ -75,7 +80,7 @@ X = ef.ones((64, 64))
 KIND = X.device.kind(X.dtype)
 
 
-# What is seen ------------------------------------------------------------------------------------
+# Events ------------------------------------------------------------------------------------------
 
 
 def test_each_form_of_calls_is_seen_once():
@@ -367,7 +372,7 @@ def looked_at():
 
 
 def nothing_is_open():
-    assert not log._open and not log.events and not memory._held
+    nothing_is_recorded()
     assert not learned.hear and forms()[1] == PLAIN
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))

@@ -121,8 +121,7 @@ def remove_folders():
 
 def bits(value):
     """A copy of the bytes of a value."""
-    value = getattr(value, "_array", value)
-    return np.array(value).tobytes()
+    return np.array(array_of(value) if isinstance(value, ef.Tensor) else value).tobytes()
 
 
 def unchanged(held):

@@ -307,7 +307,7 @@ def test_vmap_matches_each_example(name):
 
 MAKES_NAN = {
     "a logarithm": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [1.0, -1.0, 0.0]),
-    "nobody takes it": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [-1.0, -2.0]),
+    "a branch not taken": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [-1.0, -2.0]),
     "a row by its norm": (lambda x: ef.cond((x > 0.0).any(), lambda z: z / z.sum(), lambda z: z, x),
                           [[1.0, 2.0], [0.0, 0.0]]),
     "a switch": (
@@ -330,7 +330,7 @@ def test_branches_not_taken_make_no_nan(name):
     wanted = np.stack([f(row).numpy() for row in x])
     plain, both = ef.vmap(f), ef.vmap(ef.vmap(f))
     captured = ef.function(plain)
-    captured(x)  # its graph is made while nobody looks for NaN
+    captured(x)  # its graph is made without a check for NaN
     with ef.debug_nans():
         for found in (plain(x), captured(x), both(ef.stack([x, x]))[1]):
             np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)

@@ -57,7 +57,7 @@ class Array:
 
 
 class Vague:
-    """Something like an array that says nothing of who comes first."""
+    """Something like an array without a priority among operands."""
 
     def __array__(self, dtype=None, copy=None):
         return np.asarray([1.0, 2.0, 3.0], dtype)

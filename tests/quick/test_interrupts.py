@@ -1,4 +1,4 @@
-"""What is held is given back, at whatever bytecode an exception comes."""
+"""Resources are released at whatever bytecode an exception comes."""
 
 import contextlib
 import sys

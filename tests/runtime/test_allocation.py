@@ -1,4 +1,4 @@
-"""A limit of memory holds for all that ops allocate, and for nobody else."""
+"""The memory limit counts everything that ops allocate, and nothing else."""
 
 import gc
 import itertools

@@ -1,4 +1,4 @@
-"""The kernels of NumPy's BLAS: newer ones where OpenBLAS has taken old ones, else what is there."""
+"""The kernels of NumPy's BLAS: newer ones where OpenBLAS chose old ones, else its own choice."""
 
 import os
 import subprocess

@@ -279,7 +279,7 @@ def play(pool, seed, steps=150):
     held.clear()
     del view
     if in_use(pool):
-        raise Fault("memory is in use by nobody")
+        raise Fault("memory in use has no owner")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -382,7 +382,7 @@ def test_interrupts_leave_the_books_in_order(pool, monkeypatch):
     thread = threading.Thread(target=lambda: asked.append(pool.empty((MB,), np.int8)))
     thread.start()
     thread.join(10)
-    assert asked  # nobody holds the lock
+    assert asked  # the lock is free
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -184,7 +184,7 @@ def put_file(path, raw):
 
 
 def damage_problems(objects, damage):
-    """What is wrong with how a cache takes damage to its files."""
+    """The faults in how a cache handles damaged files."""
     files = [entry(objects.folder, key) for key in KEYS]
     for key, content in zip(KEYS, CONTENTS, strict=True):
         objects.store(key, content)
@@ -284,7 +284,7 @@ def test_huge_files_are_not_read(monkeypatch, folder):
     assert names(folder) == []
 
 
-# What is no file ----------------------------------------------------------------------------------
+# Not files ----------------------------------------------------------------------------------------
 
 
 def put_link(path):

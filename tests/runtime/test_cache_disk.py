@@ -118,7 +118,7 @@ def test_folders_that_no_system_has(tmp_path, told, name):
     told.clear()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a folder in which nobody can make another")
+@pytest.mark.skipif(sys.platform != "linux", reason="a read-only folder")
 def test_folder_that_cannot_be_created(told):
     objects = ObjectCache("/proc/eagerflow/kernels")
     objects.store("key", b"content")
@@ -418,7 +418,7 @@ def is_right(key, content):
 
 
 def work(objects, seed, seconds, disturb):
-    """Stores and loads the same keys as everybody; (loads that hit, wrong ones, errors)."""
+    """Stores and loads keys that all processes use; (loads that hit, wrong ones, errors)."""
     draw, end = random.Random(seed), time.monotonic() + seconds
     hits, wrong, errors = 0, 0, []
     while time.monotonic() < end:

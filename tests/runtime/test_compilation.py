@@ -10,8 +10,9 @@ from functools import partial
 import pytest
 
 from eagerflow.codegen.llvm import launch
-from eagerflow.runtime import compilation, machine_code, threads
+from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.compilation import Compilation
+from tests.internals import pending_compilations
 from tests.interrupts import at_every_bytecode
 
 SECONDS = 20.0  # after which something hangs
@@ -21,7 +22,7 @@ SECONDS = 20.0  # after which something hangs
 def two_threads():
     threads.set_thread_count(2)
     yield
-    compilation._waiting.clear()
+    pending_compilations().clear()
     threads.set_thread_count(None)
 
 
@@ -64,7 +65,7 @@ def test_pending_compilation_runs_in_the_requesting_thread(busy_pool):
     busy_pool.set()
     assert several[2].content() == b"\x02"
     assert sorted(made) == [0, 1, 2]
-    assert not compilation._waiting
+    assert not pending_compilations()
 
 
 def test_waiting_thread_compiles_other_pending_code():
@@ -105,7 +106,7 @@ def test_single_thread_compiles_in_the_requesting_thread():
     threads.set_thread_count(1)
     made = []
     one = Compilation(lambda: made.append(threading.get_ident()) or b"code")
-    assert not compilation._waiting
+    assert not pending_compilations()
     assert one.content() == b"code"
     assert made == [threading.get_ident()]
 
@@ -186,14 +187,15 @@ def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
     if emit is None:
         pytest.skip("llvmlite hides the function")
 
-    own = machine_code._local.place
+    local = machine_code._local
+    own = local.place
 
     def meet(*given):
         together.wait(SECONDS)
         return emit(*given)
 
     def compile_elsewhere():
-        machine_code._local.place = (own + 1) % machine_code.MAX_PLACES
+        local.place = (own + 1) % machine_code.MAX_PLACES
         machine_code.compile_object(text(1))
 
     monkeypatch.setattr(machine_code, "emitter", lambda: meet)
@@ -272,7 +274,7 @@ def test_a_process_ends_when_none_makes_code():
 
 
 def test_threads_that_link_code_at_once_have_the_same_functions():
-    """Jobs keep the addresses of functions, so nobody's may go."""
+    """Jobs keep the addresses of functions, so none may be freed."""
     target = machine_code.host()
     head = f'target triple = "{target.triple}"\n'
     text = head + "define void @run(ptr %a, ptr %b, ptr %c) { ret void }"

@@ -180,8 +180,9 @@ def test_a_ray_that_hangs_is_not_waited_for(monkeypatch):
 
 
 def test_a_child_of_a_fork_has_a_thread_of_its_own():
-    assert ray_library._thread.result(lambda: 1) == 1
+    thread = ray_library._thread
+    assert thread.result(lambda: 1) == 1
     child = os.fork()
     if child == 0:
-        os._exit(0 if ray_library._thread.result(lambda: 2, seconds=10) == 2 else 1)
+        os._exit(0 if thread.result(lambda: 2, seconds=10) == 2 else 1)
     assert os.waitpid(child, 0)[1] == 0

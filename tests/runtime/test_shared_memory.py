@@ -1,4 +1,4 @@
-"""Memory that processes share: what is free, what stays, what others may say, who has died."""
+"""Memory that processes share: free blocks, loans, damaged headers, dead processes."""
 
 import gc
 import os
@@ -84,7 +84,7 @@ def test_memory_is_free_when_the_last_array_of_it_has_gone():
     view = found.reshape(2, -1)[1][::2]
     del found
     other, second = ends.passed(X + 1)
-    assert second.begin != first.begin, "somebody still looks at the first one"
+    assert second.begin != first.begin, "the first one is still in use"
     assert np.array_equal(view, X[25_000::2])
     del view, other
     gc.collect()
@@ -198,7 +198,7 @@ def test_without_room_other_memory_is_taken(own, monkeypatch):
     assert not is_here(empty((1 << 20,), F4))
 
 
-def test_a_child_has_memory_of_its_own():
+def test_a_child_has_memory_of_its_own(own):
     made = empty(X.shape, F4)
     found, place = Ends().passed(made)
     child = os.fork()
@@ -211,7 +211,7 @@ def test_a_child_has_memory_of_its_own():
         os._exit(0 if ok and is_here(other) else 1)
     assert os.waitpid(child, 0)[1] == 0
     made[:] = X
-    assert shared_memory._own.memory[place.loan] == 1
+    assert own.memory[place.loan] == 1
     assert empty(X.shape, F4).__array_interface__["data"] != made.__array_interface__["data"]
     assert found.tobytes() == X.tobytes()
 

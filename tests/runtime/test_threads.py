@@ -79,7 +79,10 @@ def test_scratch_is_reused_and_belongs_to_its_thread():
     place = first.ctypes.data
     second = threads.scratch("test", (2, 2), "float64")  # as a signal handler may ask meanwhile
     assert not np.shares_memory(first, second)
+    view = first[1:, ::2].T
     del first
+    assert not np.shares_memory(view, threads.scratch("test", (3, 4), "float32"))
+    del view
     first = threads.scratch("test", (2, 2), "float64")
     assert first.ctypes.data == place
     others = []

@@ -1,4 +1,4 @@
-"""Servers that ask for tokens answer nobody else; TLS shows the certificate that was given."""
+"""Servers with tokens refuse all other requests; TLS presents the configured certificate."""
 
 import base64
 import ssl

@@ -1,4 +1,4 @@
-"""The log of requests: a line for each, with an id, times and sizes, and without what is secret."""
+"""The log of requests: a line for each, with an id, times and sizes, and no secrets."""
 
 import json
 import logging

@@ -20,6 +20,10 @@ def row(value):
     return {"x": np.full((1, 3), value, "float32")}
 
 
+def bytes_in(answering):
+    return answering._cache.bytes
+
+
 def cached(version, max_bytes=1 << 20, **batching):
     return Cached(Batcher(version, Batching(**batching)), Cache("watched", max_bytes, METRICS))
 
@@ -52,7 +56,7 @@ def test_equal_requests_in_progress_are_shared():
         version.go.clear()
         tasks = [asyncio.create_task(answering.run(row(1.0))) for _ in range(5)]
         await asyncio.sleep(0.05)
-        tasks[0].cancel()  # who asked first goes
+        tasks[0].cancel()  # the first request is cancelled
         version.go.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found[0], asyncio.CancelledError)
@@ -99,7 +103,7 @@ def test_errors_are_not_kept():
             await answering.run({"i": np.array([1])}, ["z"])
 
     run(go())
-    assert len(version.batches) == 3 and answering._cache.bytes == 0
+    assert len(version.batches) == 3 and bytes_in(answering) == 0
 
 
 def test_bytes_are_bounded_and_the_oldest_goes():
@@ -110,14 +114,14 @@ def test_bytes_are_bounded_and_the_oldest_goes():
     async def go():
         for value in (1.0, 2.0, 3.0, 1.0, 4.0):  # 2 goes
             await answering.run(row(value))
-        assert answering._cache.bytes == 3 * entry and len(version.batches) == 4
+        assert bytes_in(answering) == 3 * entry and len(version.batches) == 4
         await answering.run(row(1.0))
         assert len(version.batches) == 4
         await answering.run(row(2.0))
         assert len(version.batches) == 5
         large = np.ones((200, 3), "float32")
         await answering.run({"x": large})
-        assert answering._cache.bytes == 3 * entry
+        assert bytes_in(answering) == 3 * entry
 
     run(go())
 

@@ -16,6 +16,7 @@ from eagerflow.serving.sampling import Sampler, Sampling
 from eagerflow.serving.sequences import Sequences
 from eagerflow.serving.slots import Slots
 from eagerflow.serving.stepping import SequenceBatcher
+from tests.internals import free_places
 from tests.serving.test_batching import run
 
 VOCABULARY = 7
@@ -140,8 +141,9 @@ def test_prompts_take_no_more_of_a_step_than_sequences_do():
     batcher = batcher_of(lengths=True, rows=4)
     made = Generation(batcher, Asked(list(range(7)) * 2, 1))
     assert batcher.lengths == [1, 2, 4]
-    assert list(map(len, made._parts([0] * 11))) == [4, 4, 2, 1]
-    assert list(map(len, Generation(batcher_of(), Asked([0], 1))._parts([0] * 3))) == [1, 1, 1]
+    alone = Generation(batcher_of(), Asked([0], 1))
+    for generation, tokens, parts in ((made, 11, [4, 4, 2, 1]), (alone, 3, [1, 1, 1])):
+        assert list(map(len, generation._parts([0] * tokens))) == parts
 
 
 def test_no_part_of_a_prompt_is_longer_than_the_context():
@@ -194,7 +196,7 @@ def test_ended_generations_free_their_slots():
         task.cancel()
         made.end()
         assert (await waiting)[0] == plain(Asked([2], 3))
-        assert batcher.slots._free == 1 and not batcher.sequences.of(batcher)
+        assert free_places(batcher.slots) == 1 and not batcher.sequences.of(batcher)
 
     run(go())
 
@@ -227,7 +229,7 @@ def test_no_room_gives_the_slot_back():
         batcher.begin("held")
         with pytest.raises(BusyError, match="no room"):
             await generate(batcher, Asked([1], 1))
-        assert batcher.slots._free == 4
+        assert free_places(batcher.slots) == 4
 
     run(go())
 

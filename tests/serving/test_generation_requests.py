@@ -17,6 +17,7 @@ from eagerflow.serving.generation import Asked, Generation
 from eagerflow.serving.protocols import generate as protocol
 from eagerflow.serving.protocols.events import EventStream
 from eagerflow.serving.sampling import Sampling
+from tests.internals import free_places
 from tests.serving.test_batching import run
 from tests.serving.test_generation import DECODER, GRAPHS, batcher_of, plain
 
@@ -182,7 +183,7 @@ def test_client_disconnect_frees_the_slot(server, kind):
         raw.sendall(head.encode() + b"\r\n\r\n" + body)
         wait_for(lambda: batcher.sequences.of(batcher))
     wait_for(lambda: not batcher.sequences.of(batcher))
-    assert batcher.slots._free == batcher.batching.max_rows
+    assert free_places(batcher.slots) == batcher.batching.max_rows
 
 
 def test_a_slow_stream_has_heartbeats(server):

@@ -1,4 +1,4 @@
-"""Malformed requests have typed answers, and cost nobody else anything."""
+"""Malformed requests get typed errors, and do not affect other requests."""
 
 import pytest
 

@@ -13,6 +13,7 @@ from eagerflow.serving import Batching, Policy, Server
 from eagerflow.serving.options import OPTIONS, Configuration
 from eagerflow.serving.protocols.rpc import SERVICE
 from eagerflow.serving.repository import Repository
+from tests.internals import replace_method
 from tests.serving.models import Client, put_version, scaling
 from tests.serving.test_server import ROW, until
 from tests.structure.sources import ROOT
@@ -216,15 +217,18 @@ def test_tokens_change_while_a_model_is_loaded(tmp_path, monkeypatch):
     old, new = "the old secret text", "the new secret text"
     written(tmp_path, old, "tokens")
     path = written(tmp_path, "models = 'models'\ntokens = 'tokens'\npoll = 0.02\n")
-    entered, go, made = threading.Event(), threading.Event(), Repository._made
+    entered, go = threading.Event(), threading.Event()
 
-    def slow(self, model, number, file):
-        if number == 2:
-            entered.set()
-            assert go.wait(60)
-        return made(self, model, number, file)
+    def slow(made):
+        def make(self, model, number, file):
+            if number == 2:
+                entered.set()
+                assert go.wait(60)
+            return made(self, model, number, file)
 
-    monkeypatch.setattr(Repository, "_made", slow)
+        return make
+
+    replace_method(monkeypatch, Repository, "_made", slow)
     with Server.of_file(path, port=0, grpc=False) as server:
         client = Client(server)
 

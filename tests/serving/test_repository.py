@@ -1,4 +1,4 @@
-"""Versions come, change and go while others answer; a broken one takes nobody's place."""
+"""Versions load, change and unload while others serve; a broken one replaces none."""
 
 import asyncio
 import os

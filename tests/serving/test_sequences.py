@@ -178,19 +178,20 @@ def test_planted_faults_are_found(wrong):
 
 def test_the_same_sequences_share_their_stack_without_copies():
     batcher = batcher_of()
+    stack = lambda: batcher._stack
 
     async def go():
         for turn in range(3):
             await asyncio.gather(*(ask(batcher, f"s{i}", start=turn == 0) for i in range(3)))
-            assert [s.id for s in batcher._stack.members] == ["s0", "s1", "s2"]
-        before = batcher._stack
+            assert [s.id for s in stack().members] == ["s0", "s1", "s2"]
+        before = stack()
         await ask(batcher, "late", start=True)  # few beside many: they stay as they are
-        assert batcher._stack is before
+        assert stack() is before
         assert len(before.arrays[0]) == 4  # filled up to a size with a plan
         for i in range(3):
             await ask(batcher, f"s{i}", end=True)
         await ask(batcher, "late", end=True)
-        assert batcher._stack is None
+        assert stack() is None
 
     run(go())
 
@@ -237,7 +238,7 @@ def test_an_lstm_by_steps_is_the_layer():
     np.testing.assert_allclose(run(go()), whole, rtol=1e-5, atol=1e-6)
 
 
-# What is refused ----------------------------------------------------------------------------------
+# Refusals -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who answers: pins, labels, shares, shadows and roll-backs; no answer is lost or mixed."""
+"""Routing: pins, labels, shares, shadows and roll-backs; no response is lost or mixed up."""
 
 import asyncio
 import collections

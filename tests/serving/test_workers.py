@@ -1,4 +1,4 @@
-"""Processes that compute for a server: their answers, and what is lost when they end (nothing)."""
+"""Worker processes of a server: their responses, and that nothing is lost when they end."""
 
 import asyncio
 import http.client
@@ -30,6 +30,7 @@ from eagerflow.serving import (
 )
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.executors import Pool
+from tests.internals import free_places
 from tests.serving.fragile_worker import DEADLY, ENDS, HANGS, NO_START
 from tests.serving.models import Client, put_version, scaling
 from tests.serving.test_server import PREDICT, ROW, swaps_under_load, until
@@ -88,6 +89,10 @@ def two():
 # Messages ----------------------------------------------------------------------------------------
 
 DTYPES = "bool int8 uint64 float16 bfloat16 float32 float64 complex64 complex128 float8_e4m3fn"
+
+
+def versions_in(two):
+    return two.pool.workers._versions
 
 
 @settings(max_examples=30)
@@ -155,7 +160,7 @@ def test_batches_run_at_the_same_time_and_models_take_turns(two):
     for position, outputs in enumerate(found):
         i, n = divmod(position, 3)
         assert outputs["total"].tolist() == [3.0 * i * (n + 2)]
-    assert two.pool._free == 2 and all(not batcher.running for batcher in batchers)
+    assert free_places(two.pool) == 2 and all(not batcher.running for batcher in batchers)
 
 
 def test_a_request_that_fails_has_its_own_error(two):
@@ -169,9 +174,10 @@ def test_a_request_that_fails_has_its_own_error(two):
 
 def test_versions_come_and_go(two):
     batcher = two.batcher(scaling(5), Batching(4))
-    held = {len(worker.keys) for worker in two.pool.workers._there}
+    workers = two.pool.workers._there
+    held = {len(worker.keys) for worker in workers}
     two.run(batcher.drain())
-    assert {len(worker.keys) for worker in two.pool.workers._there} == {held.pop() - 1}
+    assert {len(worker.keys) for worker in workers} == {held.pop() - 1}
     wrong = scaling(2)
     wrong.examples = ef.capture.saving.examples.made(scaling(3), [{"x": [[1.0, 2.0, 3.0]]}])
     with pytest.raises(SessionError, match="example 0"):
@@ -218,7 +224,7 @@ def test_signatures_share_the_memory_of_weights(two, tmp_path):
         assert found[0][name].tolist() == [columns * len(w)]
     for pid, old in before.items():  # half of it, or all where the other has not read it
         assert _memory(pid, "Pss_Shmem") - old < size * 1.25, "three files would be 1.5 times"
-    versions = two.pool.workers._versions
+    versions = versions_in(two)
     kept = [version.file for version in versions.values()][-4:]
     two.run(batcher.drain())
     assert all(file.closed for file in kept)
@@ -235,11 +241,11 @@ def test_partially_loaded_broken_version_is_unloaded(two, tmp_path, monkeypatch)
             raise SessionError("it is broken")
         return load(file, name, number, signature, *more)
 
-    held = [*two.pool.workers._versions]
+    held = [*versions_in(two)]
     monkeypatch.setattr(two.pool.workers, "load", load_whole)
     with pytest.raises(SessionError, match="is broken"):
         two.batcher(graph, Batching(4))
-    assert [*two.pool.workers._versions] == held
+    assert [*versions_in(two)] == held
 
 
 def _memory(pid, kind):
@@ -340,7 +346,7 @@ def test_a_spare_takes_the_place_of_one_that_ends(tmp_path, monkeypatch):
     try:
         until(lambda: len(made.pool.workers.pids) == 2, 60)
         batcher = made.batcher(scaling(2), Batching(1))
-        mark.touch()  # nobody comes in its place
+        mark.touch()  # no worker replaces it
         os.kill(made.pool.workers.pids[0], signal.SIGKILL)
         for _ in range(3):
             found = made.all_of(batcher, np.float32([[[1, 1, 1]]]))

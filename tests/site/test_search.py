@@ -19,7 +19,7 @@ from tests.structure.sources import ROOT
 
 pytestmark = pytest.mark.soak
 
-# What somebody types, and the page with the answer, or its section.
+# Queries, and the page or section with the answer.
 QUESTIONS = {
     "how do I freeze a layer": "questions#how-do-i-freeze-a-layer",
     "why did it trace again": "questions#why-was-my-function-traced-again",

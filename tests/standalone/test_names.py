@@ -60,7 +60,7 @@ def imports_of(text):
 
 
 def unknown_names(text):
-    """Names that a program reads and nobody has made."""
+    """Names that a program reads but never defines."""
     made, read = set(ALLOWED) | {"__name__", "__file__"}, set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name):

@@ -17,6 +17,7 @@ from eagerflow.graph.walk import is_closed
 from eagerflow.plan import compiled_scans
 from eagerflow.runtime import threads
 from tests.capture.control.tools import check_close, check_same, grads, graph_of, leaves, loop_scan
+from tests.internals import scan_plans
 
 STEPS = 40
 
@@ -65,15 +66,15 @@ def _tensors(nest):
 
 def plans():
     """The plans that are kept now."""
-    return list(compiled_scans._plans.items.values())
+    return list(scan_plans().items.values())
 
 
 @pytest.fixture(autouse=True)
 def fresh_plans():
-    compiled_scans._plans.items.clear()
+    scan_plans().items.clear()
     bodies.forget()
     yield
-    compiled_scans._plans.items.clear()
+    scan_plans().items.clear()
     bodies.forget()
 
 
@@ -140,7 +141,7 @@ def test_the_same_bits_with_any_number_of_threads(monkeypatch):
     found = []
     for count in (1, 2):
         monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
-        compiled_scans._plans.items.clear()
+        scan_plans().items.clear()
         found.append(taped(f, *args))
     check_same(*found)
 
@@ -205,7 +206,7 @@ def _python_loop(lo, hi, body, state):
     return state
 
 
-# What decides, and what is kept -------------------------------------------------------------------
+# Choice and cache ---------------------------------------------------------------------------------
 
 
 def test_short_ones_go_step_by_step():
@@ -228,7 +229,7 @@ def test_plans_are_found_again():
 
 
 def test_there_is_a_bound(monkeypatch):
-    monkeypatch.setattr(compiled_scans._plans, "bound", 4)
+    monkeypatch.setattr(scan_plans(), "bound", 4)
     for steps in range(30, 40):
         h, xs, w, u = operands(1, 2, 3, steps)
         taped(lambda h, xs: scan(BODIES["rnn"](w, u), h, xs), h, xs)  # noqa: B023

@@ -178,7 +178,7 @@ def test_without_a_bound_there_is_no_gradient():
         captured(
             lambda n, x: ef.grad(lambda x: fori_loop(0, n, lambda i, s: s * 2, x))(x), n, t(1.0)
         )
-    # Nobody asks for it where the result does not depend on a watched value.
+    # It is not needed where the result does not depend on a watched value.
     with ef.GradientTape() as tape:
         x = t(3.0)
         tape.watch(x)

@@ -176,7 +176,7 @@ def test_planted_blindness_is_found_by_random_functions(monkeypatch):
     assert stale_programs(range(60))[0]
 
 
-# What is refused ---------------------------------------------------------------------------------
+# Refusals ----------------------------------------------------------------------------------------
 
 
 class ForeignArray:

@@ -13,9 +13,9 @@ from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.capture.placement.partition import partition
 from eagerflow.capture.placement.placement import placed
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
-from eagerflow.runtime import measured
 from eagerflow.runtime.cache import ObjectCache
 from tests.capture.placement.several_devices import COSTS, far, random_program, three_cpus
+from tests.internals import DamagedCache, forget_measurements
 
 __all__ = ["far", "three_cpus"]
 
@@ -58,7 +58,7 @@ def test_to_device_and_a_device_argument_are_pins(three_cpus):
     assert places(plan)["to_device"] == "cpu:1"
     assert "pinned by .to at" in plan.explain("to_device")
     moved, made = plan.run([ef.ones((64, 64))])
-    assert str(moved.device) == "cpu:0"  # nobody said where the product is to be
+    assert str(moved.device) == "cpu:0"  # the product has no device of its own
     assert places(plan)["zeros"] == "cpu:2"
     assert "its device argument" in plan.explain("zeros")
     assert made.shape == (3,)
@@ -155,7 +155,7 @@ def bits_equal(a, b):
     return np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-# What belongs together, and what is free ---------------------------------------------------------
+# Groups, and free nodes --------------------------------------------------------------------------
 
 
 def test_an_assigned_value_is_computed_beside_its_variable(three_cpus):
@@ -287,13 +287,12 @@ def test_placing_takes_time_in_proportion_to_the_nodes():
 
 
 def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch, tmp_path):
-    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))  # which nobody else empties
-    monkeypatch.setattr(measured, "_known", {})
+    forget_measurements(monkeypatch, ObjectCache(tmp_path))  # which no other test empties
     first = calibrate(["cpu:0", "cpu:1"])
     for name in ("both_rates", "all_links"):
         monkeypatch.setattr(calibration, name, lambda *places: pytest.fail("measured again"))
     assert calibrate(["cpu:0", "cpu:1"]) == first
-    monkeypatch.setattr(measured, "_known", {})
+    forget_measurements(monkeypatch)
     assert calibrate(["cpu:0", "cpu:1"]) == first  # from disk
 
 
@@ -305,14 +304,12 @@ def test_logical_devices_are_alike(three_cpus):
 
 def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
     fine = calibrate(["cpu:0"])
-    monkeypatch.setattr(measured._disk, "store", lambda key, content: None)
     done = []
     both, links = calibration.both_rates, calibration.all_links
     monkeypatch.setattr(calibration, "both_rates", lambda p: done.append(1) or both(p))
     monkeypatch.setattr(calibration, "all_links", lambda p: done.append(2) or links(p))
     for number, content in enumerate((b"", b"{", b"[]", b'{"devices": 3}', b"\xff", b"[1, 2]"), 1):
-        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
-        monkeypatch.setattr(measured, "_known", {})
+        forget_measurements(monkeypatch, DamagedCache(content))
         if number > 2:  # once is enough to time
             monkeypatch.setattr(calibration, "both_rates", lambda p: done.append(1) or plain(fine))
             monkeypatch.setattr(

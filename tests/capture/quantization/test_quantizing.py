@@ -1,4 +1,4 @@
-"""Quantized graphs: what they compute, how far from floats, how small, and what is refused."""
+"""Quantized graphs: what they compute, their error, their size, and unsupported cases."""
 
 import importlib
 import itertools

@@ -229,7 +229,7 @@ def test_the_order_of_calls(nameless, tmp_path, monkeypatch):
     assert called == wanted and called[0] == "write file"
 
 
-# Who else is there -------------------------------------------------------------------------------
+# Concurrent writers ------------------------------------------------------------------------------
 
 
 def test_leftovers_are_cleared_up_unless_in_use(tmp_path):
@@ -247,7 +247,7 @@ def test_leftovers_are_cleared_up_unless_in_use(tmp_path):
 
 @pytest.mark.parametrize("nameless", [True, False])
 def test_many_savers_at_once(nameless, tmp_path, monkeypatch):
-    """No file is half of one and half of the other, and nobody clears up another's."""
+    """No file is half of one and half of the other, and no process removes another's."""
     if not nameless:
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     monkeypatch.setattr(atomic, "PIECE", 128)

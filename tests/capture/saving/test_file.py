@@ -1,4 +1,4 @@
-"""Saved graphs: what comes back, that the same program gives the same bytes, and who may read."""
+"""Saved graphs: round trips, equal bytes for equal programs, file permissions."""
 
 import json
 import os
@@ -379,7 +379,7 @@ def test_graphs_within_graphs():
         assert (middle.name, same.name) == ("middle", "inner")
         assert middle.nodes[0].attributes["body"] is same  # as it was
         assert str(again) == str(graph) and file.encode(again) == data
-        # Graphs that read the same are one, whoever made them.
+        # Graphs of equal text are one, from whatever source.
         copies = branch("outer", (branch("middle", branch("inner")), branch("inner")))
         assert file.encode(copies) == data
 

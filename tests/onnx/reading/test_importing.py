@@ -272,7 +272,7 @@ def test_imported_graphs_are_saved_and_partitioned(rng, tmp_path):
     assert ef.capture.verify(lambda x: graph(x), [ef.tensor(x)])
 
 
-# What is refused ----------------------------------------------------------------------------------
+# Refusals -----------------------------------------------------------------------------------------
 
 
 def test_all_that_is_not_supported_is_listed_at_once():

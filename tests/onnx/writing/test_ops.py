@@ -176,7 +176,7 @@ def test_units_in_the_last_place(op):
         assert most > op.ulp, "ONNX Runtime has become as exact as the op"
 
 
-# What is refused ---------------------------------------------------------------------------------
+# Refusals ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -12,7 +12,7 @@ from tests.internals import entries_of
 
 
 class Told:
-    """Somebody who is handed values, as a Writer is."""
+    """A receiver of values, as a Writer is."""
 
     def __init__(self):
         self.rows = []
@@ -98,7 +98,7 @@ def test_they_are_plain_outputs_of_the_graph_behind_the_result(told, tmp_path):
     session = ef.capture.Session(graph)
     before = session.run("before", {"x": x, "i": 3})
     assert before.shape == (2,)
-    assert not told.rows  # who runs a graph is not told
+    assert not told.rows  # running a graph reports nothing
 
 
 def test_the_same_value_comes_out_once(told):

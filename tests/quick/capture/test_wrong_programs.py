@@ -15,7 +15,7 @@ importlib.import_module("tests.capture.wrong_replays")
 
 @pytest.fixture(autouse=True, scope="module")
 def seen_by_the_collector(the_collector):
-    """It tells who keeps a value, but for what is frozen."""
+    """It names the holder of a value, unless the value is frozen."""
     gc.unfreeze()
 
 

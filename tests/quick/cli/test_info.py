@@ -1,4 +1,4 @@
-"""``eagerflow info`` tells what is there, and the settings are one table."""
+"""``eagerflow info`` lists what is installed, and the settings are one table."""
 
 import ast
 import json

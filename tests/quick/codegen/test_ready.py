@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from eagerflow.codegen import generated, kernel, ready
 from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS
+from tests.internals import generated_calls
 
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="there is no compiler")
 
@@ -144,7 +145,7 @@ def test_large_reductions(shape, axis):
 
 
 def test_calls_are_made_once_for_arrays_that_lie_alike(monkeypatch):
-    monkeypatch.setattr(generated, "_calls", {})
+    generated_calls().clear()
     made = []
     own = ready.elements_of
     monkeypatch.setattr(ready, "elements_of", lambda *given: made.append(given) or own(*given))
@@ -155,11 +156,11 @@ def test_calls_are_made_once_for_arrays_that_lie_alike(monkeypatch):
 
 
 def test_few_calls_are_kept(monkeypatch):
-    monkeypatch.setattr(generated, "_calls", {})
+    generated_calls().clear()
     monkeypatch.setattr(generated, "MAX_CALLS", 3)
     for n in range(1, 10):
         generated.elementwise(body, np.ones(n), np.ones(n))
-        assert len(generated._calls) <= 3
+        assert len(generated_calls()) <= 3
 
 
 def test_watcher_sees_every_call():

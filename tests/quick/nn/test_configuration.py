@@ -1,4 +1,4 @@
-"""Models as configurations: what is kept, the short forms, and what is refused."""
+"""Models as configurations: what is saved, the short forms, and errors."""
 
 import json
 

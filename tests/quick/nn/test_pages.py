@@ -1,4 +1,4 @@
-"""The pages for those who come from Keras and PyTorch: their names exist, their lists are whole."""
+"""The pages for users of Keras and PyTorch: their names exist, their lists are complete."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Training with what is not quite as expected: unused weights, odd batches, lone callbacks."""
+"""Training in unusual conditions: unused weights, odd batches, lone callbacks."""
 
 import dataclasses
 import traceback

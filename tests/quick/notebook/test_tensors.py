@@ -73,7 +73,7 @@ def test_tables_of_a_stack():
     assert found(root, "details")
 
 
-# What is not finite ------------------------------------------------------------------------------
+# Numbers that are not finite ---------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=60)

@@ -1,4 +1,4 @@
-"""Ops say what their attributes may be: what is otherwise is refused, and what is not, runs."""
+"""Ops declare which attributes are valid: these run, and all others raise."""
 
 import itertools
 import json

@@ -17,7 +17,7 @@ def generator(seed=0):
     return ef.random.Generator(seed)
 
 
-# What is drawn -----------------------------------------------------------------------------------
+# Samples -----------------------------------------------------------------------------------------
 
 CONTINUOUS = {
     "gamma-0.1": (lambda g, n: g.gamma(0.1, n, dtype="float64"), stats.gamma(0.1)),

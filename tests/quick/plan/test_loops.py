@@ -1,4 +1,4 @@
-"""Scans as loops in machine code: what is carried, what is read and written, both ways."""
+"""Scans as loops in machine code: carried values, reads and writes, forward and backward."""
 
 import gc
 import re

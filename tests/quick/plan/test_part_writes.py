@@ -34,7 +34,7 @@ def told(table, ids=IDS):
 
 
 class Kept(dict):
-    """Who keeps one value."""
+    """A holder of one value."""
 
     def take(self, one):
         (self["table"],) = written([one])

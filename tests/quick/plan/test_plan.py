@@ -1,4 +1,4 @@
-"""Plans: readable programs over buffers of their own, which nobody sees, and which never leak."""
+"""Plans: readable programs over private buffers, which never leak."""
 
 import ast
 import gc
@@ -121,7 +121,7 @@ def test_sizes_have_plans_of_their_own():
         graph.plan()
 
 
-# Results are nobody else's -----------------------------------------------------------------------
+# Results are not shared ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("numerics", ["fast", "exact"])
@@ -141,7 +141,7 @@ def test_results_of_earlier_runs_stay(numerics):
 
 
 class Holder:
-    """Somebody who keeps a Variable's value in one of the ways there are, and sees any change."""
+    """A holder of a Variable's value, in each of the possible ways, which notices any change."""
 
     WAYS = ("tensor", "array", "view", "dlpack", "memory", "tape", "slice", "result", "nothing")
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from eagerflow.profiling import machine
-from eagerflow.runtime import measured, threads
+from eagerflow.runtime import threads
 from eagerflow.runtime.cache import ObjectCache
+from tests.internals import DamagedCache, forget_measurements
 
 
 @pytest.fixture
 def nothing_known(monkeypatch, tmp_path):
-    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))
-    monkeypatch.setattr(measured, "_known", {})
+    forget_measurements(monkeypatch, ObjectCache(tmp_path))
     monkeypatch.setattr(machine, "TRIES", 2)
     monkeypatch.setattr(machine, "ROUNDS", 1 << 12)
     monkeypatch.setattr(machine, "MEMORY_BYTES", 3 << 18)
@@ -25,7 +25,7 @@ def test_it_is_measured_once_and_remembered(nothing_known, monkeypatch):
     for name in ("measured_peak", "memory_gigabytes"):
         monkeypatch.setattr(machine, name, lambda count: pytest.fail("measured again"))
     assert machine.measured() == first
-    monkeypatch.setattr(measured, "_known", {})
+    forget_measurements(monkeypatch)
     assert machine.measured() == first  # from disk
 
 
@@ -35,8 +35,7 @@ def test_it_is_measured_anew_when_asked_and_where_it_is_damaged(nothing_known, m
     monkeypatch.setattr(machine, "memory_gigabytes", lambda count: 3.0)
     assert machine.measured(again=True) == (7.0, 3.0)
     for content in (b"", b"{", b"[1]", b'["a", 2]', json.dumps([1, 2, 3]).encode()):
-        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
-        monkeypatch.setattr(measured, "_known", {})
+        forget_measurements(monkeypatch, DamagedCache(content))
         assert machine.measured() == (7.0, 3.0)
 
 

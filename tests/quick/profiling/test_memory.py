@@ -1,4 +1,4 @@
-"""Memory over time: what is made, by which line, and when it is given back."""
+"""Memory over time: allocations with their lines, and when they are freed."""
 
 import gc
 import os

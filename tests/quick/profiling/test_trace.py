@@ -17,7 +17,7 @@ KINDS = {
 
 
 def problems(trace):
-    """What is against the format in the JSON object form of a trace."""
+    """Violations of the JSON object format of traces."""
     found = []
     for number, event in enumerate(trace["traceEvents"]):
         kind = event.get("ph")

@@ -1,4 +1,4 @@
-"""What a device can do, its backend says: nobody else asks for a type by its name."""
+"""Backends state what a device can do: no other module compares names of device types."""
 
 import ast
 

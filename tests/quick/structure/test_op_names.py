@@ -1,4 +1,4 @@
-"""Outside of ``ops``, an op is named by its function: a string can be wrong, and nobody tells."""
+"""Outside of ``ops``, code names an op by its function: a misspelt string would go unnoticed."""
 
 import ast
 

@@ -14,7 +14,7 @@ ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|cf|vs|et al|etc|Eq|Fig|Sec|No|approx)\
 
 
 def name_problems(module):
-    """What is wrong with a module's `__all__`: missing, unsorted, repeated or dangling names."""
+    """The faults of a module's `__all__`: missing, unsorted, repeated or dangling names."""
     where = module.__name__
     names = getattr(module, "__all__", None)
     if names is None:
@@ -30,7 +30,7 @@ def name_problems(module):
 
 
 def docstring_problem(value):
-    """What is wrong with the docstring of a public callable, None if nothing is."""
+    """The fault in a public callable's docstring, or None."""
     doc = own_docstring(value)
     if not doc:
         return "has no docstring of its own"

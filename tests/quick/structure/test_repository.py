@@ -46,7 +46,7 @@ def is_from_archive(path):
 
 
 def machine_names(files):
-    """path:line of every file name or line that names a path of somebody's machine."""
+    """path:line of every file name or line that names a path of a developer's machine."""
     found = [f"{path}: its name" for path in files if MACHINE.search(f"/{path}")]
     for path, content in files.items():
         for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):

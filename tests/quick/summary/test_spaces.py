@@ -1,4 +1,4 @@
-"""Profiles for TensorBoard's plugin: what is in the file is what the profile tells."""
+"""Profiles for TensorBoard's plugin: the file's contents equal the profile's."""
 
 import threading
 

@@ -193,7 +193,7 @@ match own:
 ? own.rate = 0.5
 x * own.rate
 -> Model.rate = 0.2
--- a new attribute that nobody reads @ x * own.rate @ @ own.more = 0.2
+-- a new attribute that is never read @ x * own.rate @ @ own.more = 0.2
 -- the attribute of another object
 ? own, other = Thing(rate=0.1), Thing(rate=0.1)
 x * own.rate

@@ -80,7 +80,7 @@ c.append(x)
 return len(c)
 -> pass
 -- an item that is not read @ x * c['a'] @ c = {'a': 1, 'b': 2} @ c.update(b=3)
--- a new item that nobody reads @ x * c['a'] @ c = {'a': 1} @ c.update(c=3)
+-- a new item that is never read @ x * c['a'] @ c = {'a': 1} @ c.update(c=3)
 -- a list that only gets longer
 ? history = []
 history.append(1)

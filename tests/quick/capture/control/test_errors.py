@@ -40,7 +40,7 @@ PAIR = {"h": (X, X)}
 ONE = lambda: X
 
 # Call, class of the error, words of its message, and the function whose line it names.
-BOTH = {  # refused in the same way whoever watches
+BOTH = {  # refused alike with and without a tape
     "pred with axes": (lambda: cond(X > 0, ONE, ONE), ShapeError, "cond: pred: it has axes", None),
     "pred is a number": (lambda: cond(X[0], ONE, ONE), DTypeError, "pred: it is not a bool", None),
     "pred is text": (lambda: cond("yes", ONE, ONE), DTypeError, "cond: pred: a str is not", None),

@@ -128,7 +128,7 @@ def test_random_numbers_in_bodies():
 
 
 def test_state_made_in_a_body():
-    """What is made once, and found by later runs, is state from outside; all else is refused."""
+    """Variables made once and reused by later runs count as outside state; all others raise."""
     layers = {}
 
     def step(c, x):

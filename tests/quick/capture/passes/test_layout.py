@@ -1,4 +1,4 @@
-"""Layout: transposes meet their inverses across other ops, and what is computed stays the same."""
+"""Layout: transposes meet their inverses across other ops, and results stay the same."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Passes over scans and branches: one scan for two, and no results that nobody uses."""
+"""Passes over scans and branches: one scan for two, and no unused results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rows of Variables in partitions: written where they are, or over copies where somebody looks."""
+"""Rows of Variables in partitions: written where they are, or to copies where the value is read."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Dropout inside of attention: what is dropped, means, gradients, graphs, mistakes."""
+"""Dropout inside of attention: dropped weights, means, gradients, graphs, errors."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,7 @@ def names(graph):
     return [node.op.name for node in graph.nodes]
 
 
-# What is recorded ---------------------------------------------------------------------------------
+# Records ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cell", CELLS)
