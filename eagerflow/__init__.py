@@ -35,10 +35,12 @@ try:
     )
     from eagerflow.dims import Dim
     from eagerflow.dtypes import as_dtype
+    from eagerflow.global_norms import clip_by_global_norm, global_norm
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
     from eagerflow.ops.other_names import members
     from eagerflow.runtime import blas
+    from eagerflow.runtime.threads import set_threads
     from eagerflow.spec import TensorSpec
     from eagerflow.tape import GradientTape
     from eagerflow.tensor import Tensor, set_namespace
@@ -151,6 +153,7 @@ __all__ = sorted(
         "as_dtype",
         "asarray",
         "checkpoint",
+        "clip_by_global_norm",
         "custom_gradient",
         "debug_nans",
         "device",
@@ -158,6 +161,7 @@ __all__ = sorted(
         "e",
         "empty_cache",
         "errors",
+        "global_norm",
         "grad",
         "hessian",
         "inf",
@@ -173,6 +177,7 @@ __all__ = sorted(
         "register_device_type",
         "set_logical_devices",
         "set_memory_limit",
+        "set_threads",
         "tensor",
         "value_and_grad",
         "vjp",

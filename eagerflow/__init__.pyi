@@ -22,6 +22,7 @@ from eagerflow.devices import (
 )
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
+from eagerflow.global_norms import clip_by_global_norm, global_norm
 from eagerflow.ops import (
     abs,
     acos,
@@ -478,6 +479,7 @@ from eagerflow.ops.special.harmonics import assoc_legendre_p, sph_harm_y
 from eagerflow.ops.special.integrals import zeta
 from eagerflow.ops.special.polynomials import eval_chebyu, eval_laguerre, eval_legendre
 from eagerflow.profiling.profile import profile
+from eagerflow.runtime.threads import set_threads
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
@@ -571,6 +573,7 @@ __all__ = [
     "checkpoint",
     "cholesky",
     "clip",
+    "clip_by_global_norm",
     "cluster",
     "column_stack",
     "complex",
@@ -699,6 +702,7 @@ __all__ = [
     "gelu",
     "geomspace",
     "getitem",
+    "global_norm",
     "glu",
     "grad",
     "gradient",
@@ -921,6 +925,7 @@ __all__ = [
     "serving",
     "set_logical_devices",
     "set_memory_limit",
+    "set_threads",
     "setdiff1d",
     "setxor1d",
     "sigmoid",

@@ -74,6 +74,9 @@ def as_dtype(obj: Any) -> DType:
     raise DTypeError(
         f"{short_repr(obj)} is not a dtype of eagerflow",
         expected="one of " + ", ".join(sorted(_by_name)),
+        hint="several sizes are one tuple, (3, 4); x.reshape(shape) gives a tensor another shape"
+        if isinstance(obj, int | tuple)
+        else None,
     )
 
 

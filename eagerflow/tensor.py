@@ -26,20 +26,13 @@ else:
 
 
 class _Tidy(type):
-    """A metaclass that hides names which only exist for display."""
-
-    def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in Operators._unlisted]
+    """A metaclass with a ``__dir__`` of its own: see ops/absent.py."""
 
 
 class Operators(Methods, metaclass=_Tidy):
     """Common base of Tensors and Variables; the ops attach their methods here."""
 
     __slots__ = ()
-    _unlisted: set[str] = set()
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in self._unlisted]
 
     if not TYPE_CHECKING:  # so that checkers of types refuse it as well
 

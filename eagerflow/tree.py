@@ -1,8 +1,9 @@
 """Nested arguments: flatten to a list of leaves, rebuild from one.
 
 A nest is any combination of lists, tuples, dicts, objects of classes made from these, such as
-named tuples and ``defaultdict``, and registered classes; everything else, ``None`` included, is a
-leaf. Dicts keep their own order of keys, and objects their attributes, when they are rebuilt.
+named tuples and ``defaultdict``, of dataclasses and attrs classes with tensors inside, and of
+registered classes; everything else, ``None`` included, is a leaf. Dicts keep their own order of
+keys, and objects their attributes, when they are rebuilt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
+from eagerflow.fields import fields_of, held_fields
 from eagerflow.handlers import suppress
 
 
@@ -23,7 +25,7 @@ class Structure(NamedTuple):
     keys: tuple[Any, ...]
     children: tuple[Structure, ...]
     state: tuple[_Attribute, ...] = ()
-    """The attributes of an object of a class made from a list, a tuple or a dict."""
+    """The attributes of an object that are not among its keys."""
 
 
 class _Attribute:
@@ -83,12 +85,15 @@ LEAVES: set[type] = set()
 
 
 def _rule(nest: Any) -> _Rule | None:
-    cls = type(nest)
+    cls: Any = type(nest)
     rule = _rules.get(cls)
     if rule is None and issubclass(cls, _BASES) and not hasattr(cls, "n_fields"):
         rule = _rules[_base(cls)]  # except types of the system, such as time.struct_time
         if hasattr(cls, "_fields"):
             return _Rule(lambda n: (cls._fields, n), rule.join)
+    if rule is None and (held := held_fields(nest)) is not None:
+        rule = _Rule(lambda _: (tuple(held), held.values()), _rules[dict].join)
+    # Only classes in _rules are rebuilt by their rules, others by _remade.
     return rule
 
 
@@ -97,13 +102,14 @@ def _base(cls: type) -> type:
 
 
 def _state(nest: Any) -> tuple[_Attribute, ...]:
-    """The attributes of an object of a class made from a list, a tuple or a dict."""
+    """The attributes of an object, without the fields of a dataclass."""
     found = dict(getattr(nest, "__dict__", ()))
     cls: Any = type(nest)
     for name, slot in _slots(cls):
         with suppress(AttributeError):  # it is not set
             found.setdefault(name, slot.__get__(nest))
-    return tuple([_Attribute(name, value) for name, value in found.items()])
+    names = fields_of(cls)
+    return tuple([_Attribute(name, x) for name, x in found.items() if name not in names])
 
 
 @lru_cache(256)
@@ -113,13 +119,16 @@ def _slots(cls: type) -> list[tuple[str, Any]]:
 
 
 def _remade(structure: Structure, items: list[Any]) -> Any:
-    """An object of a class made from a list, a tuple or a dict; runs none of its code."""
+    """An object of a class without a rule of its own; runs none of its code."""
     cls: Any = structure.container
-    base: Any = _base(cls)
+    base: Any = next((base for base in _BASES if issubclass(cls, base)), object)
     makers = (vars(c).get("__new__") for c in cls.__mro__)
     make: Any = next(new for new in makers if type(new) is BuiltinFunctionType)
     nest = make(cls, items) if base is tuple else make(cls)
-    if base is list:
+    if base is object:
+        for name, item in zip(structure.keys, items, strict=True):
+            object.__setattr__(nest, name, item)
+    elif base is list:
         base.extend(nest, items)
     elif base is not tuple:
         for key, item in zip(structure.keys, items, strict=True):
@@ -129,27 +138,32 @@ def _remade(structure: Structure, items: list[Any]) -> Any:
     return nest
 
 
-def flatten(nest: Any) -> tuple[list[Any], Structure]:
-    """Leaves of ``nest`` from left to right, and the structure that rebuilds it."""
+def flatten(nest: Any, whole: type | None = None) -> tuple[list[Any], Structure]:
+    """Leaves of ``nest`` from left to right, and the structure that rebuilds it.
+
+    Objects of the class ``whole`` are leaves, although the class is registered.
+    """
     if nest.__class__ in LEAVES:
         return [nest], _LEAF
     leaves: list[Any] = []
-    return leaves, _flatten(nest, leaves)
+    return leaves, _flatten(nest, leaves, whole)
 
 
-def _flatten(nest: Any, leaves: list[Any]) -> Structure:
-    rule = None if nest.__class__ in LEAVES else _rule(nest)
+def _flatten(nest: Any, leaves: list[Any], whole: type | None) -> Structure:
+    rule = None if nest.__class__ in LEAVES or type(nest) is whole else _rule(nest)
     if rule is None:
         leaves.append(nest)
         return _LEAF
     cls = type(nest)
     keys, items = rule.split(nest)
-    children = tuple([_flatten(item, leaves) for item in items])
-    return (
-        Structure(cls, keys, children)
-        if cls in _rules
-        else Structure(cls, keys, children, _state(nest))
-    )
+    children = tuple([_flatten(item, leaves, whole) for item in items])
+    return Structure(cls, keys, children, () if cls in _rules else _state(nest))
+
+
+def children(nest: Any) -> list[Any] | None:
+    """The parts of a nest, None for a leaf."""
+    rule = None if nest.__class__ in LEAVES else _rule(nest)
+    return None if rule is None else list(rule.split(nest)[1])
 
 
 def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:
@@ -170,8 +184,6 @@ def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """The nest with this structure and these leaves."""
-    if structure is _LEAF:
-        return next(iter(leaves))
     return _unflatten(structure, iter(leaves))
 
 
@@ -217,11 +229,9 @@ def paths(structure: Structure, prefix: str = "") -> list[str]:
     if structure.container is None:
         return [prefix]
     keys = structure.keys[: len(structure.children)] or range(len(structure.children))
-    fields = hasattr(structure.container, "_fields")
+    named = hasattr(structure.container, "_fields") or bool(fields_of(structure.container))
     return [
         path
         for key, child in zip(keys, structure.children, strict=True)
-        for path in paths(
-            child, prefix + (f"[{key!r}]" if not fields else f".{key}" if key else "")
-        )
+        for path in paths(child, prefix + (f"[{key!r}]" if not named else f".{key}" if key else ""))
     ]

@@ -42,10 +42,11 @@ from eagerflow.capture.trace import (
 )
 from eagerflow.convert import as_tensor, from_array, is_foreign_array
 from eagerflow.debugging import nans_are_watched
-from eagerflow.devices import current_device
+from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
 from eagerflow.display import function_name, summary
+from eagerflow.dtypes import BOOL, NUMERIC
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
@@ -476,7 +477,7 @@ class Function(Generic[P, R]):
             elif cls in NUMBERS and i not in static:
                 parts.append(cls)
             elif isinstance(x, np.ndarray) or (isinstance(x, np.generic) and i not in static):
-                parts.append(x.dtype)
+                parts.append(_kind_of_array(x, given.leaves))
                 parts.append(x.shape)
             else:
                 parts.append(_identity(x))
@@ -530,12 +531,12 @@ class Function(Generic[P, R]):
     def _refuse_changed_arguments(
         self, own: Any, as_given: tuple[list[Any], tree.Structure], monitor: Monitor
     ) -> None:
-        """Raise CaptureError if the function has changed lists or dicts among its arguments."""
+        """Raise CaptureError if the function has changed a list, dict or dataclass it was given."""
         leaves, structure = tree.flatten(own)
         if structure == as_given[1] and not any(map(is_not, leaves, as_given[0])):
             return
         raise CaptureError(
-            "the function itself changes a list or dict among its arguments",
+            "the function itself changes a list, dict or dataclass among its arguments",
             op=self._name(),
             at=_place_of_change(own, monitor.changed_at),
             expected="arguments that stay as they are: replayed calls would not change them",
@@ -564,8 +565,7 @@ class Function(Generic[P, R]):
     ) -> tuple[Trace, Graph, Ledger, tuple[int, ...]]:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""
         leaves, structure = given.leaves, given.structure
-        device = next((x.device for x in leaves if type(x) is Tensor), None)
-        recorder = Trace(self._name(), device, free=free, placed=True)
+        recorder = Trace(self._name(), _device_of(leaves), free=free, placed=True)
         static = self._static_leaves(given)
         inputs: list[Value] = []
         made: list[Any] = []
@@ -726,6 +726,19 @@ def _restored(python: Any, *more: Any) -> Function:
 def _is_ready(x: Any) -> bool:
     """Whether a plan can read an argument directly: kernels need native byte order."""
     return type(x) is Tensor or (type(x) is np.ndarray and x.dtype.isnative)
+
+
+def _kind_of_array(x: Any, leaves: list[Any]) -> Any:
+    """The kind of the tensor that stands for an array in the graph, which tensors have as well."""
+    dtype = x.dtype
+    if not dtype.isnative or dtype not in BOOL | NUMERIC:
+        return dtype
+    return (_device_of(leaves) or current_device()).kind(dtype)
+
+
+def _device_of(leaves: list[Any]) -> Device | None:
+    """The device of the first tensor, on which arrays among the arguments are as well."""
+    return next((x.device for x in leaves if type(x) is Tensor), None)
 
 
 def _as_input(x: Any) -> Tensor:

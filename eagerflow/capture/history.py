@@ -53,6 +53,8 @@ def described(
             short = long = type(x).__name__
         elif i in places:
             short = str(TensorSpec(x.shape, x.dtype))
+            if not x.dtype.isnative:
+                short = long = f"{short} with swapped bytes"
         found.append(Argument(name, short, long))
     return tuple(found)
 

@@ -28,6 +28,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import short_repr
+from eagerflow.fields import fields_of
 from eagerflow.files.container import fail
 from eagerflow.graph.graph import Graph
 from eagerflow.masks import MASKED_KEYS, Masked
@@ -129,11 +130,11 @@ def encode_structure(structure: Structure | None, number: Number, depth: int = 0
     """A nest as JSON data: null for none, ``"*"`` for a leaf.
 
     Objects of classes made from tuples, lists and dicts, such as named tuples, become plain ones,
-    since classes are code; other classes raise FileFormatError.
+    and those of dataclasses dicts, since classes are code; other classes raise FileFormatError.
     """
     if structure is None:
         return None
-    cls = structure.container
+    cls: Any = structure.container
     if cls is None:
         return "*"
     if depth > MAX_DEPTH:
@@ -143,13 +144,13 @@ def encode_structure(structure: Structure | None, number: Number, depth: int = 0
         return {"masked" if cls is Masked else "tuple": children}
     if issubclass(cls, list):
         return {"list": children}
-    if issubclass(cls, dict):
+    if issubclass(cls, dict) or fields_of(cls):
         kind = "OrderedDict" if cls is OrderedDict else "dict"
         keys = [_encode_key(key, number) for key in structure.keys]
         return {kind: [list(pair) for pair in zip(keys, children, strict=True)]}
     fail(
         f"a {cls.__name__} among the arguments or results of a graph cannot be saved",
-        expected="tuples, lists, dicts and named tuples",
+        expected="tuples, lists, dicts, named tuples and dataclasses",
     )
 
 

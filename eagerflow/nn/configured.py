@@ -262,6 +262,7 @@ class Configured:
     """
 
     __signature__ = _ClassSignature()
+    _is_leaf = True  # of nests, also where a subclass is a dataclass
     _config: Untracked
     _made: Untracked
     """The attributes with the names of arguments, as the constructors have left them."""

@@ -114,7 +114,9 @@ class Layer(BaseLayer):
         raise ArgumentError(
             "the class does not define call",
             op=type(self).__name__,
-            hint="def call(self, inputs): ...",
+            hint="rename forward to call"
+            if hasattr(self, "forward")
+            else "def call(self, inputs): ...",
         )
 
     def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:

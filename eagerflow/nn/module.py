@@ -7,16 +7,18 @@ nothing has to be registered and plain attributes stay plain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import TensorLike
 from eagerflow.nn.configured import Configured
+from eagerflow.ops.absent import explain
+from eagerflow.ops.other_names import table
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Module"]
@@ -36,6 +38,11 @@ class Module(Configured):
     name = "module"
     _trainable = True
     _frozen: list[Variable]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls) and not any("__call__" in vars(base) for base in cls.__mro__):
+            cls.__call__ = _refuse_call  # type: ignore[method-assign]
 
     def _parts(self) -> list[Any]:
         """The Variables and Modules that this one holds itself, each once."""
@@ -127,3 +134,14 @@ class Module(Configured):
                     expected=summary(variable),
                 )
         assign_together(dict(zip(own, values, strict=True)))
+
+
+def _refuse_call(self: Module, *args: Any, **kwargs: Any) -> NoReturn:
+    raise ArgumentError(
+        "an ef.nn.Module only holds Variables, so its forward is not called",
+        op=type(self).__name__,
+        hint="derive from ef.nn.Layer or ef.nn.Model, and rename forward to call",
+    )
+
+
+explain(Module, table("Module"))

@@ -115,4 +115,4 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-other_names.explain_methods(__all__)
+other_names.explain_methods([*__all__, *LATE])

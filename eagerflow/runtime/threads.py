@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.guard import ScopeGuard
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
@@ -181,6 +182,7 @@ _lock = reentrant_lock()
 _lent: dict[str, _Job] = {}  # the run that uses the pool's threads, if any
 _pool: _Pool | None = None
 _count: int | None = None
+_blas_threads: int | None = None  # before the first change
 
 
 def thread_count() -> int:
@@ -202,6 +204,32 @@ def set_thread_count(count: int | None) -> None:
     """
     global _count, _pool
     _pool, _count = None, count
+
+
+def set_threads(count: int | None = None) -> None:
+    """Use this many threads for all ops from now on, NumPy's BLAS included; None for the default.
+
+    The last bits of products may depend on it. Raises ArgumentError for less than one thread.
+
+    >>> ef.set_threads(2)
+    >>> ef.set_threads()
+    """
+    global _blas_threads
+    if count is not None and (type(count) is not int or count < 1):
+        raise ArgumentError(
+            "a number of threads is 1 or more",
+            op="set_threads",
+            argument="count",
+            received=short_repr(count),
+            expected="an int from 1 on, or None for the default",
+        )
+    set_thread_count(count)
+    functions = blas.thread_functions()
+    if functions is not None:
+        setter, getter = functions
+        if _blas_threads is None:
+            _blas_threads = getter()
+        setter(_blas_threads if count is None else count)
 
 
 def _after_fork() -> None:
@@ -339,8 +367,8 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     if memory is None or length < needed or length > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would keep its memory forever.
         length = max(needed, 1)
-        memory = PickleBuffer(np.empty(length, np.uint8))
-    made = np.ndarray(shape, dtype, memory)
+        memory = PickleBuffer(np.empty(length, np.uint8).data)
+    made = np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]
     # This array is the base of its views, so it outlives them: its own base is not an array.
     _local.memory[name] = memory, length, weakref.ref(made)
     return made

@@ -18,7 +18,7 @@ from typing import Any
 
 from eagerflow.capture.saving.file import map_open
 from eagerflow.recorder import with_recorder
-from eagerflow.runtime import blas, threads
+from eagerflow.runtime import threads
 from eagerflow.runtime.channel import Channel, described
 from eagerflow.serving.model import ModelVersion
 
@@ -83,10 +83,7 @@ def main(computing: int, managing: int, thread_count: int) -> None:
     """Serve messages over two open connections, computing with so many threads."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the server ends us, when it has its results
-    threads.set_thread_count(thread_count)
-    functions = blas.thread_functions()
-    if functions is not None:
-        functions[0](thread_count)
+    threads.set_threads(thread_count)
     worker = _Worker()
     channels = [Channel(socket.socket(fileno=file)) for file in (computing, managing)]
     try:

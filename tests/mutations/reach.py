@@ -64,6 +64,7 @@ def pytest_configure(config):
     if FOLDER in os.environ and (
         hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
     ):
+        pathlib.Path(os.environ[FOLDER]).mkdir(parents=True, exist_ok=True)
         recorder = Recorder()
         recorder.start()
         config.pluginmanager.register(recorder)

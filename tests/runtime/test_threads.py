@@ -8,6 +8,8 @@ import time
 import numpy as np
 import pytest
 
+import eagerflow as ef
+from eagerflow.errors import ArgumentError
 from eagerflow.runtime import blas, threads
 
 
@@ -135,3 +137,31 @@ def test_interrupt_is_raised_after_running_calls_finish():
     results = []
     threads.run(results.append, 3)  # and the pool still works
     assert sorted(results) == [0, 1, 2]
+
+
+@pytest.fixture
+def default_threads():
+    yield
+    ef.set_threads()
+
+
+def test_threads_of_ops_and_blas_are_set_together(default_threads):
+    functions = blas.thread_functions()
+    before = functions and functions[1]()
+    x = ef.tensor(np.random.default_rng(0).standard_normal((300, 300)).astype("f4"))
+    expected = ef.softmax(x).numpy()
+    for count in (1, 3):
+        ef.set_threads(count)
+        assert threads.thread_count() == count
+        assert functions is None or functions[1]() == count
+        np.testing.assert_array_equal(ef.softmax(x).numpy(), expected)
+    ef.set_threads()
+    assert functions is None or functions[1]() == before
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
+def test_numbers_of_threads_are_checked(count, default_threads):
+    before = threads.thread_count()
+    with pytest.raises(ArgumentError, match="a number of threads is 1 or more"):
+        ef.set_threads(count)
+    assert threads.thread_count() == before

@@ -26,6 +26,7 @@ import numpy as np
 import eagerflow as ef
 from eagerflow import ops as eagerflow_ops
 from eagerflow.op import REQUIRED, Op, Sample, ops
+from eagerflow.ops.absent import Absent
 from eagerflow.tensor import Operators, Tensor
 from tests.structure.sources import ROOT, module_name
 
@@ -47,7 +48,8 @@ _PLAIN = {"bool": bool, "float": (int, float), "int": int, "str": str}
 _ALIASES = {"DType": "eagerflow.dtypes"}
 _STANDARD = ("builtins", "collections", "typing")
 # Methods that no code uses by name, and those defined in the class itself.
-_OWN = {"__dir__", "__delitem__", "__setitem__", "__hash__", *Operators._unlisted}
+_ABSENT = {name for name, x in vars(Operators).items() if type(x) is Absent}
+_OWN = {"__dir__", "__delitem__", "__setitem__", "__hash__", *_ABSENT}
 
 
 # Ops ----------------------------------------------------------------------------------------------

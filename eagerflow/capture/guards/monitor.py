@@ -370,9 +370,9 @@ class Monitor(ScopeGuard):
             kind = category(part)
             if is_symbolic(part):
                 self.remade[id(part)] = part
-            elif isinstance(part, list | tuple | dict):
+            elif (inside := tree.children(part)) is not None:
                 self.remade[id(part)] = part
-                self._find_arguments(part.values() if isinstance(part, dict) else part)
+                self._find_arguments(inside)
             elif kind in ("container", "object") and part is not own:
                 self.arguments[id(part)] = part
                 held = attributes_of(part) if kind == "object" else {}

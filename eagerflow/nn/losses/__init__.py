@@ -6,7 +6,7 @@ function ``(y_true, y_pred)`` that returns the numbers of the examples.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eagerflow.nn.configured import from_config, snake_case
 from eagerflow.nn.losses.circle import Circle, circle
@@ -58,6 +58,7 @@ from eagerflow.nn.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
+from eagerflow.ops.other_names import members
 
 __all__ = [
     "BinaryCrossentropy",
@@ -139,3 +140,7 @@ def get(identifier: Any) -> Any:
     """
     found = from_config("loss", identifier, _TABLE, callable)
     return found if isinstance(found, Loss) else _UserLoss(found)
+
+
+if not TYPE_CHECKING:  # so that checkers of types refuse other names as well
+    __getattr__, __dir__ = members(__name__, __all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eagerflow.nn import losses
 from eagerflow.nn.configured import from_config, snake_case
@@ -79,6 +79,7 @@ from eagerflow.nn.metrics.regression import (
     R2Score,
     RootMeanSquaredError,
 )
+from eagerflow.ops.other_names import members
 
 __all__ = [
     "AUC",
@@ -203,3 +204,7 @@ def metric_for(identifier: Any, loss: Any) -> Any:
         return MeanMetricWrapper(accuracy_by_shape, name=identifier)
     logits = cls is BinaryAccuracy and loss.from_logits
     return cls(name=identifier, **({"threshold": 0.0} if logits else {}))
+
+
+if not TYPE_CHECKING:  # so that checkers of types refuse other names as well
+    __getattr__, __dir__ = members(__name__, __all__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eagerflow.nn import schedules as schedules
 from eagerflow.nn.optimizers.adam import Adam, Adamax, AdamW, Nadam, ScheduleFreeAdamW
 from eagerflow.nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
@@ -11,6 +13,7 @@ from eagerflow.nn.optimizers.lbfgs import LBFGS
 from eagerflow.nn.optimizers.loss_scale import LossScaleOptimizer
 from eagerflow.nn.optimizers.norms import Adafactor, Lamb, Muon
 from eagerflow.nn.optimizers.table import get, offer
+from eagerflow.ops.other_names import members
 
 __all__ = [
     "Adadelta",
@@ -51,3 +54,6 @@ offer(
     SGD,
     ScheduleFreeAdamW,
 )
+
+if not TYPE_CHECKING:  # so that checkers of types refuse other names as well
+    __getattr__, __dir__ = members(__name__, __all__)

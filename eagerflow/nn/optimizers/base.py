@@ -23,7 +23,9 @@ from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_
 from eagerflow.nn.optimizers.row_writes import RowWrite, assign_with_rows, copied
 from eagerflow.nn.replicas import averaged_gradients
 from eagerflow.nn.schedules import Schedule
+from eagerflow.ops.absent import explain
 from eagerflow.ops.indexing.slices import IndexedSlices
+from eagerflow.ops.other_names import table
 from eagerflow.recorder import prepared, recording
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
@@ -446,3 +448,6 @@ class Optimizer(Configured):
         return (
             f"<{type(self).__name__}: learning_rate={rate}, step {int(self._iterations.current)}>"
         )
+
+
+explain(Optimizer, table("Optimizer"))

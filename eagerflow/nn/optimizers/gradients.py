@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import NARROW
 from eagerflow.errors import GradientError, ShapeError
+from eagerflow.global_norms import clip_by_global_norm, factor, squares, times
 from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Gradient", "Pair", "clipped", "elements", "pairs_of"]
+__all__ = ["Gradient", "Pair", "clipped", "pairs_of"]
 
 Gradient = Tensor | IndexedSlices
 Pair = tuple[Any, Variable]
@@ -87,16 +86,11 @@ def clipped(
     if value is not None:
         return [(_each(lambda x: ops.clip(x, -value, value), g), v) for g, v in pairs]
     if norm is not None:
-        return [(_times(g, _factor(_squares(g), norm)), v) for g, v in pairs]
+        return [(times(g, factor(squares(g), norm)), v) for g, v in pairs]
     if global_norm is not None and pairs:
-        factor = _factor(reduce(ops.add, [_squares(g) for g, _ in pairs]), global_norm)
-        return [(_times(g, factor), v) for g, v in pairs]
+        gradients, _ = clip_by_global_norm([g for g, _ in pairs], global_norm)
+        return list(zip(gradients, [v for _, v in pairs], strict=True))
     return pairs
-
-
-def elements(gradient: Any) -> Any:
-    """The elements of a gradient that may not be 0."""
-    return gradient.values if type(gradient) is IndexedSlices else gradient
 
 
 def _each(function: Callable[[Any], Any], gradient: Any) -> Any:
@@ -105,27 +99,3 @@ def _each(function: Callable[[Any], Any], gradient: Any) -> Any:
         return function(gradient)
     each_once = gradient.summed()
     return each_once.with_values(function(each_once.values))
-
-
-def _squares(gradient: Any) -> Any:
-    """The sum of the squares of the elements, in at least float32: 16 bits end at 65,504."""
-    if type(gradient) is IndexedSlices:
-        gradient = gradient.summed().values
-    if gradient.dtype in NARROW:
-        gradient = gradient.astype("float32")
-    return (gradient * gradient).sum()
-
-
-def _times(gradient: Any, factor: Any) -> Any:
-    """A gradient times a number, in the dtype of the gradient."""
-    found = gradient * factor
-    values, dtype = elements(found), elements(gradient).dtype
-    if values.dtype == dtype:
-        return found
-    values = values.astype(dtype)
-    return found.with_values(values) if type(found) is IndexedSlices else values
-
-
-def _factor(square: Any, limit: float) -> Any:
-    """The factor that limits the norm of a gradient with this sum of squares."""
-    return limit / ops.maximum(ops.sqrt(square), limit)

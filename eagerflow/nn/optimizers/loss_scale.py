@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
+from eagerflow.global_norms import elements
 from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.optimizers.base import Optimizer, Values
-from eagerflow.nn.optimizers.gradients import Gradient, elements
+from eagerflow.nn.optimizers.gradients import Gradient
 from eagerflow.nn.optimizers.options import LearningRate
 from eagerflow.nn.optimizers.table import get
 from eagerflow.nn.replicas import averaged_gradients, unreplicated

@@ -1,6 +1,5 @@
 """Training in unusual conditions: unused weights, odd batches, lone callbacks."""
 
-import dataclasses
 import traceback
 import warnings
 
@@ -101,9 +100,9 @@ def test_labels_out_of_range_name_an_op_that_exists(eagerly):
     assert "from 0 to 2" in str(caught.value)
 
 
-@dataclasses.dataclass
 class Result:
-    y: object
+    def __init__(self, y):
+        self.y = y
 
 
 @pytest.mark.parametrize("made", [Result, lambda y: {y}, lambda y: frozenset([y])])

@@ -1,6 +1,7 @@
 """Names typed from habit: the error says what they are called here, and completion is tidy."""
 
 import copy
+import importlib
 import inspect
 import pickle
 import re
@@ -11,14 +12,23 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.errors import ArgumentError, DTypeError
 from eagerflow.ops import other_names
 
 X = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
+MODEL = ef.nn.Sequential([ef.nn.Input((2,)), ef.nn.Dense(1)])
+MODEL.compile("adam", "mse")
 PLACES = {
     "eagerflow": ef,
     "eagerflow.nn": ef.nn,
+    "eagerflow.nn.callbacks": ef.nn.callbacks,
+    "eagerflow.nn.losses": ef.nn.losses,
+    "eagerflow.nn.metrics": ef.nn.metrics,
+    "eagerflow.nn.optimizers": ef.nn.optimizers,
     "eagerflow.ops.linalg": ef.linalg,
     "eagerflow.ops.random": ef.random,
+    "Module": MODEL,
+    "Optimizer": MODEL.optimizer,
     "Tensor": X,
 }
 ENTRIES = [(where, name) for where in PLACES for name in other_names.table(where)]
@@ -32,7 +42,7 @@ def resolved(path, root):
 
 @pytest.mark.parametrize("where", PLACES)
 def test_every_name_is_answered_with_names_that_exist(where):
-    assert len(ENTRIES) > 350
+    assert len(ENTRIES) > 1000
     graph = ef.capture.trace(ef.sin, ef.TensorSpec((2,), "float32"))
     for name, answer in other_names.table(where).items():
         with pytest.raises(AttributeError, match=re.escape(f"here it is {answer}")) as caught:
@@ -43,6 +53,12 @@ def test_every_name_is_answered_with_names_that_exist(where):
             (r"\bx\.([a-zA-Z_][\w.]*\w|T)", X),
             (r"\bnp\.([a-z_][\w.]*)", np),
             (r"\bgraph\.(\w+)", graph),
+            (r"\bmodel\.([\w.]*\w)", MODEL),
+            (r"\blayer\.(\w+)", MODEL.layers[0]),
+            (r"\boptimizer\.(\w+)", MODEL.optimizer),
+            (r"\btape\.(\w+)", ef.GradientTape()),
+            (r"\bself\.(add_weight)", MODEL),
+            (r"\bvariable\.(\w+)", ef.Variable(1.0)),
         ):
             for path in re.findall(pattern, answer):
                 assert resolved(path, root) is not None, (name, path)
@@ -50,7 +66,7 @@ def test_every_name_is_answered_with_names_that_exist(where):
 
 def test_no_name_in_a_table_exists():
     for where, name in ENTRIES:
-        known = PLACES[where].__all__ if where != "Tensor" else dir(X)
+        known = getattr(PLACES[where], "__all__", None) or dir(PLACES[where])
         assert name not in known, (where, name)
 
 
@@ -85,6 +101,83 @@ def test_unknown_names_and_protocols_are_plain_attribute_errors():
     assert pickle.loads(pickle.dumps(X)).tolist() == copy.copy(X).tolist() == X.tolist()
     with pytest.raises(ImportError):
         from eagerflow import nothing_of_that_name  # noqa: F401
+
+
+def test_backward_shows_a_tape_in_the_names_of_the_user():
+    net, adam = MODEL, MODEL.optimizer
+    error = ef.mean(net(X))
+    with pytest.raises(AttributeError) as caught:
+        error.backward()
+    assert str(caught.value).splitlines()[1:] == [
+        "  with ef.GradientTape() as tape: error = ...",
+        "  gradients = tape.gradient(error, net.trainable_weights)",
+        "  adam.apply(gradients, net.trainable_weights)",
+    ]
+    assert adam.iterations is not None and not hasattr(X, "backward")
+
+
+def test_names_that_are_elsewhere_in_the_package():
+    for place, name, where in (
+        (ef, "MeanSquaredError", "ef.nn.losses.MeanSquaredError"),
+        (ef.nn, "relu", "ef.relu"),
+        (ef.linalg, "trace_of", None),
+        (ef.random, "svdvals", "ef.svdvals"),
+        (ef.nn.losses, "Lion", "ef.nn.optimizers.Lion"),
+        (ef, "Cluster", "ef.cluster.Cluster"),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            getattr(place, name)
+        assert str(caught.value).endswith(f"here it is {where}" if where else f"'{name}'")
+    for place in other_names.PLACES:
+        assert importlib.import_module(place).__all__
+
+
+@pytest.mark.parametrize("base", ["Layer", "Model", "Module"])
+def test_networks_with_forward_say_how_it_is_called(base):
+    class Net(getattr(ef.nn, base)):
+        def forward(self, x):
+            return x
+
+    net = Net()
+    assert net.forward(3) == 3
+    with pytest.raises(ArgumentError, match="rename forward to call"):
+        net(X)
+
+    class Right(Net):
+        def __call__(self, x):
+            return self.forward(x)
+
+    assert Right()(3) == 3
+
+
+class Net(ef.nn.Module):
+    step = 1
+
+    def __init__(self):
+        self.train, self.to = "yes", [ef.Variable(1.0)]
+
+    def parameters(self):
+        return self.weights
+
+
+def test_attributes_of_the_same_names_are_the_users():
+    net = pickle.loads(pickle.dumps(Net()))
+    assert (net.step, net.train, len(net.parameters())) == (1, "yes", 1)
+    assert {"step", "train", "parameters"} <= set(dir(net)) and "zero_grad" not in dir(net)
+    assert not hasattr(net, "zero_grad") and copy.deepcopy(net).train == "yes"
+
+
+@pytest.mark.parametrize("value", [X, ef.Variable(X), MODEL, MODEL.optimizer, ef.Tensor])
+def test_completion_lists_what_exists(value):
+    for name in dir(value):
+        assert name == "__signature__" or hasattr(value, name), name
+    assert {"shape", "ndim", "size"} <= set(dir(X))
+
+
+def test_sizes_beside_each_other_are_one_tuple():
+    for call in (lambda: ef.ones(3, 4), lambda: ef.zeros(3, 4), lambda: X.view(4)):
+        with pytest.raises(DTypeError, match=r"several sizes are one tuple, \(3, 4\); x\.reshape"):
+            call()
 
 
 # Completion --------------------------------------------------------------------------------------

@@ -13,7 +13,17 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "extras", "guard", "handlers", "locks", "records", "settings", "tree"],
+            [
+                "errors",
+                "extras",
+                "fields",
+                "guard",
+                "handlers",
+                "locks",
+                "records",
+                "settings",
+                "tree",
+            ],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph.ir", "graph.graph"],
             ["runtime"],
@@ -38,6 +48,7 @@ LEVELS = {
                 "debugging",
                 "files",
                 "forward",
+                "global_norms",
                 "layer_losses",
                 "provenance",
                 "products",

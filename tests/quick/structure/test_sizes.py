@@ -18,7 +18,13 @@ FUNCTION_LINES = 60  # one screen
 CORE_LINES = 3_680
 # What a call of an op goes through, without what computes: see DESIGN in docs/architecture.md.
 WHAT_COMPUTES = {"runtime", "codegen", "primitives", "backends"}
-BESIDE = {"customs", "handlers", "masks", "visitors"}  # no call of an op goes through them
+BESIDE = {
+    "customs",
+    "fields",
+    "handlers",
+    "masks",
+    "visitors",
+}  # no op goes through them
 CORE = {n for n, level in LEVELS.items() if level <= LEVELS["dispatch"]}
 CORE = CORE - WHAT_COMPUTES - BESIDE | {"tape"}
 FOLDERS = ("eagerflow", "tests", "benchmarks", "docs", "tutorials")
