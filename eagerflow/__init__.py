@@ -39,6 +39,7 @@ try:
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
     from eagerflow.ops.other_names import members
+    from eagerflow.printing import set_printoptions
     from eagerflow.runtime import blas
     from eagerflow.runtime.threads import set_threads
     from eagerflow.spec import TensorSpec
@@ -177,6 +178,7 @@ __all__ = sorted(
         "register_device_type",
         "set_logical_devices",
         "set_memory_limit",
+        "set_printoptions",
         "set_threads",
         "tensor",
         "value_and_grad",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from eagerflow import tree
@@ -12,7 +12,7 @@ from eagerflow.dims import DimLike, Shape, product
 from eagerflow.dispatch import check_once
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.errors import CaptureError, ShapeError, short_repr
 from eagerflow.handlers import suppress
 from eagerflow.masks import opened
 from eagerflow.op import Missing, Op
@@ -152,44 +152,82 @@ class Batching(Recorder):
         return repeated
 
 
-def vmap(
-    f: Callable[P, R], in_axes: int | Sequence[int | None] = 0, out_axes: int = 0
-) -> Callable[P, R]:
+def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
     """``f``, written for one example, as a function of a whole batch.
 
-    ``in_axes`` is the axis of each argument with its examples: an integer for all,
-    or a tuple with an integer or None (the same value for all) for each argument;
-    ``out_axes`` is the axis of the results. Arguments and results may be nests.
-    Raises ShapeError if the arguments have different numbers of examples.
+    ``in_axes`` is the axis with the examples: an integer for all arguments, or a tuple with an
+    integer, None (the same value for all examples) or a nest of these for each; in a nest an
+    integer stands for all below it. Arguments by keyword have their examples along axis 0.
+    ``out_axes`` is the axis of the results, in the same way, with None for those that are equal for
+    all examples. Raises ShapeError if the arguments have different numbers of examples, and for
+    axes of another structure than the arguments or results.
 
     >>> dot = lambda a, b: (a * b).sum()
     >>> ef.vmap(dot, in_axes=(0, None))(ef.ones((2, 3)), ef.arange(3.0))
     Tensor([3., 3.], float32, cpu:0)
+    >>> layer = lambda p, x: x @ p["w"] + p["b"]
+    >>> p = {"w": ef.ones((3, 2)), "b": ef.zeros((5, 2))}
+    >>> ef.vmap(layer, in_axes=({"w": None, "b": 0}, None))(p, ef.ones(3)).shape
+    (5, 2)
     """
 
-    def batched(*args: Any) -> Any:
+    def batched(*args: Any, **kwargs: Any) -> Any:
         axes = in_axes if isinstance(in_axes, tuple | list) else (in_axes,) * len(args)
         if len(axes) != len(args):
             raise ShapeError(
                 f"{len(axes)} axes for {len(args)} arguments", op="vmap", argument="in_axes"
             )
-        flat = [tree.flatten(opened(arg)) for arg in args]
-        moved = [
-            [leaf if axis is None else _to_front(leaf, axis) for leaf in leaves]
-            for (leaves, _), axis in zip(flat, axes, strict=True)
+        args, kwargs = opened((args, kwargs))
+        leaves, structure = tree.flatten((args, kwargs))
+        each = [
+            axis for arg, own in zip(args, axes, strict=True) for axis in _spread(own, arg, "in")
         ]
-        size = _common_size(
-            [x for xs, a in zip(moved, axes, strict=True) if a is not None for x in xs]
-        )
+        each += [0] * (len(leaves) - len(each))
+        fronts = [
+            x if axis is None else _to_front(x, axis) for x, axis in zip(leaves, each, strict=True)
+        ]
+        size = _common_size([x for x, axis in zip(fronts, each, strict=True) if axis is not None])
         with Batching(size) as level:
-            values = [
-                tree.unflatten(structure, xs if axis is None else [level.wrap(x) for x in xs])
-                for xs, (_, structure), axis in zip(moved, flat, axes, strict=True)
+            made = [
+                x if axis is None else level.wrap(x) for x, axis in zip(fronts, each, strict=True)
             ]
-            result = f(*values)  # type: ignore[call-arg]
-        return tree.map_leaves(lambda y: _from_front(level.join(y), out_axes), opened(result))
+            args, kwargs = tree.unflatten(structure, made)
+            result = opened(f(*args, **kwargs))
+        found, structure = tree.flatten(result)
+        given = zip(found, _spread(out_axes, result, "out"), strict=True)
+        return tree.unflatten(structure, [_result(level, y, axis) for y, axis in given])
 
-    return batched  # type: ignore[return-value]  # nothing comes by name
+    return batched
+
+
+def _spread(axes: Any, nest: Any, way: str) -> list[int | None]:
+    """The axis of each leaf of a nest, by axes that stand for all leaves below them."""
+    given, structure = tree.flatten(axes)
+    try:
+        parts = tree.flatten_up_to(structure, nest)
+    except ValueError:
+        raise ShapeError(
+            "the axes have another structure than the values",
+            op="vmap",
+            argument=f"{way}_axes",
+            received=short_repr(axes),
+            expected="an int, None, or a nest of these like that of the values",
+        ) from None
+    return [axis for axis, part in zip(given, parts, strict=True) for _ in tree.flatten(part)[0]]
+
+
+def _result(level: Batching, value: Any, axis: int | None) -> Any:
+    if axis is not None:
+        return _from_front(level.join(value), axis)
+    if level.holds(value):
+        raise ShapeError(
+            "a result differs between the examples",
+            op="vmap",
+            argument="out_axes",
+            received="None",
+            expected="the axis of the examples",
+        )
+    return value
 
 
 def _to_front(value: Any, axis: int) -> Tensor:

@@ -11,7 +11,9 @@ from eagerflow.dims import symbolic
 from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-MAX_ELEMENTS = 100  # elements from which the middle is omitted
+DEFAULTS = {"precision": 4, "threshold": 100}
+options: dict[str, Any] = dict(DEFAULTS)
+"""Arguments of ``np.array2string`` for the values of tensors."""
 
 
 def summary(value: Any) -> str:
@@ -75,13 +77,11 @@ def text(tensor: Any) -> str:
     if not is_known(tensor):
         return f"{before}<symbolic>{after}"
     values = known_values(tensor)
-    if values.size > MAX_ELEMENTS and values.ndim > 4:
+    if values.size > options["threshold"] and values.ndim > 4:
         return f"{before}<{values.size} values>{after}"
     ends = {0: 3, 1: 3, 2: 3, 3: 2}.get(values.ndim, 1)  # so that 20 lines suffice for most
-    body = np.array2string(
-        values, separator=", ", prefix=before, threshold=MAX_ELEMENTS, edgeitems=ends, precision=4
-    )
-    return before + body + after
+    how = {"edgeitems": ends, **options}
+    return before + np.array2string(values, separator=", ", prefix=before, **how) + after
 
 
 _view: Callable[[Any, str], str]

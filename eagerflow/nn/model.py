@@ -246,17 +246,19 @@ class Model(Trainer):
         text, weights, the optimizer's state and that of random generators as tensors. It is written
         completely or not at all. Parts without a configuration, such as a user's function in place
         of a layer, are omitted with a warning. Raises FileFormatError for errors of the file
-        system, and if the file exists unless ``overwrite``.
+        system, if the file exists unless ``overwrite``, and for endings of other formats, such as
+        ``.h5``.
         """
-        saving.refuse_to_overwrite(path, overwrite, "save")
+        saving.refuse_path(path, overwrite, "save")
         saving.save(self, path)
 
     def save_weights(self, path: str | os.PathLike[str], overwrite: bool = True) -> None:
         """Write the weights alone into a safetensors file, by the paths of their layers.
 
-        Raises FileFormatError if the file exists, unless ``overwrite``.
+        Raises FileFormatError if the file exists, unless ``overwrite``, and for endings of other
+        formats, such as ``.pt``.
         """
-        saving.refuse_to_overwrite(path, overwrite, "save_weights")
+        saving.refuse_path(path, overwrite, "save_weights")
         saving.save_weights(self, path)
 
     def load_weights(self, path: str | os.PathLike[str], strict: bool = True) -> Misfits:

@@ -18,6 +18,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
+from eagerflow.files.endings import refuse_ending
 from eagerflow.graph.graph import Graph
 from eagerflow.handlers import raised_here
 from eagerflow.nn import files, shards, state
@@ -77,8 +78,20 @@ def _of_weights(model: Any) -> dict[str, list[str]]:
     return {key: names for key, names in told.items() if names}
 
 
-def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
-    """Raise FileFormatError if the file exists and may not be overwritten."""
+_HINTS = {
+    ".onnx": "model.export(path) writes the graph that predicts",
+    ".py": "model.export(path) writes the graph that predicts",
+    ".h5": "load_weights reads the .weights.h5 files of Keras",
+    ".pt": "ef.nn.from_torch reads a state dict of PyTorch",
+    ".pth": "ef.nn.from_torch reads a state dict of PyTorch",
+    ".json": "model.to_json() is the architecture as text",
+    ".npz": "np.savez(path, *model.get_weights())",
+}
+
+
+def refuse_path(path: Any, overwrite: bool, op: str) -> None:
+    """Raise FileFormatError for endings of other formats, and for files not to be overwritten."""
+    refuse_ending(path, op, _HINTS, ".safetensors" if op == "save_weights" else ".ef")
     if not overwrite and os.path.exists(path):
         raise FileFormatError(
             "a file of this name exists", op=op, argument=str(path), hint="overwrite=True"

@@ -87,8 +87,8 @@ def test_the_network_inside_each_block_of_a_gpt():
 def test_a_saved_model_has_the_parts(tmp_path):
     x = batch(4)[0]
     model = network(DEVICES[:2])
-    model.save(tmp_path / "model.keras")
-    loaded = ef.nn.load_model(tmp_path / "model.keras")
+    model.save(tmp_path / "model.ef")
+    loaded = ef.nn.load_model(tmp_path / "model.ef")
     np.testing.assert_array_equal(loaded(x).numpy(), model(x).numpy())
     assert [w.shape for w in loaded.weights] == [w.shape for w in model.weights]
 

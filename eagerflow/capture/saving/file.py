@@ -48,6 +48,7 @@ from eagerflow.files.container import (
     parse,
     shape_as,
 )
+from eagerflow.files.endings import refuse_ending
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Example, Graph, graph_method
 from eagerflow.graph.state import State, declared
@@ -65,6 +66,12 @@ Take = Callable[[int, Place, DType], Any]
 # Saving ------------------------------------------------------------------------------------------
 
 
+_HINTS = {
+    ".onnx": "ef.capture.export_onnx(graph, path)",
+    ".py": "ef.capture.export_python(graph, path)",
+}
+
+
 @graph_method
 def save(
     self: Graph,
@@ -78,6 +85,7 @@ def save(
 ) -> None:
     """See ``Graph.save``."""
     name = as_path(path)
+    refuse_ending(name, "save", _HINTS, ".ef")
     try:
         graph = self if gradients is None else gradient(self, *_pair(gradients))
         check(graph)

@@ -50,6 +50,7 @@ LEVELS = {
                 "forward",
                 "global_norms",
                 "layer_losses",
+                "printing",
                 "provenance",
                 "products",
                 "pulls",
