@@ -13,7 +13,7 @@ from eagerflow.dispatch import check_once
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError, short_repr
-from eagerflow.handlers import suppress
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.masks import opened
 from eagerflow.op import Missing, Op
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
@@ -205,7 +205,7 @@ def _spread(axes: Any, nest: Any, way: str) -> list[int | None]:
     given, structure = tree.flatten(axes)
     try:
         parts = tree.flatten_up_to(structure, nest)
-    except ValueError:
+    except raised_here(ValueError):
         raise ShapeError(
             "the axes have another structure than the values",
             op="vmap",

@@ -526,6 +526,8 @@ class Function(Generic[P, R]):
         replay = replay_of(graph, self.numerics)
         replay.plans.bound = self.max_graphs
         told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
+        if self.input_signature is None and not _is_ours(self.python):
+            self._history.advise(self._name(), given.structure)
         return Captured(graph, ledger, replay, places, told, recorder, given.leaves)
 
     def _refuse_changed_arguments(
@@ -755,6 +757,11 @@ def _callee_of(f: Any) -> Any:
     f = getattr(f, "__func__", f)
     own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
     return f if own is None else own
+
+
+def _is_ours(f: Any) -> bool:
+    """Whether a function is defined in eagerflow, as the training step of ``fit``."""
+    return str(getattr(f, "__module__", "")).startswith("eagerflow.")
 
 
 def _is_own(f: Any) -> bool:

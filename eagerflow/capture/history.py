@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eagerflow import tree
+from eagerflow.dispatch import user_frame
 from eagerflow.display import summary
 from eagerflow.dtypes import NUMERIC
 from eagerflow.errors import printable
@@ -14,6 +18,7 @@ from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.spec import TensorSpec
 
 TOLD = 64  # number of traces kept; earlier ones are only counted
+MANY = 5  # traces that differ in sizes alone, for which there is a warning
 SHOWN = 3  # number of changed arguments shown by explain
 NUMBERS = frozenset({int, float, complex, *(dtype.type for dtype in NUMERIC)})
 
@@ -24,6 +29,8 @@ class Argument(NamedTuple):
     name: str
     short: str
     long: str
+    spec: TensorSpec | None = None
+    """Of a tensor or an array."""
 
 
 class Told(NamedTuple):
@@ -49,14 +56,59 @@ def described(
     found = []
     for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
         short = long = summary(x)
+        spec = None
         if type(x) in NUMBERS and i in places:
             short = long = type(x).__name__
         elif i in places:
-            short = str(TensorSpec(x.shape, x.dtype))
+            spec = TensorSpec(x.shape, x.dtype)
+            short = str(spec)
             if not x.dtype.isnative:
                 short = long = f"{short} with swapped bytes"
-        found.append(Argument(name, short, long))
+        found.append(Argument(name, short, long, spec))
     return tuple(found)
+
+
+def _differ_in_sizes(one: tuple[Argument, ...], two: tuple[Argument, ...]) -> bool:
+    """Whether two traces have the same arguments but for the sizes of tensors."""
+    return len(one) == len(two) and all(
+        a.name == b.name
+        and (
+            a.long == b.long
+            if a.spec is None or b.spec is None
+            else (a.spec.dtype, len(a.spec.shape)) == (b.spec.dtype, len(b.spec.shape))
+        )
+        for a, b in zip(one, two, strict=True)
+    )
+
+
+class _Code(str):
+    """Python code in a nest; its repr is the code."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _advice(name: str, alike: list[tuple[Argument, ...]], structure: tree.Structure) -> str:
+    """Which sizes have changed, and the signature with which one graph serves all."""
+    changing: dict[tuple[Any, ...], str] = {}  # the sizes of all traces, and their name
+    axes: list[str] = []
+    specs: list[Any] = []
+    for column in zip(*alike, strict=True):
+        known = [argument.spec for argument in column if argument.spec is not None]
+        shape: list[Any] = []
+        for axis, values in enumerate(zip(*[spec.shape for spec in known], strict=True)):
+            varies = len(set(values)) > 1
+            shape.append(changing.setdefault(values, f"n{len(changing)}") if varies else values[0])
+            axes += [f"axis {axis} of {column[0].name!r}"] if varies else []
+        text = f'ef.TensorSpec({tuple(shape)}, "{known[0].dtype}")' if known else "None"
+        specs.append(_Code(text))
+    args, kwargs = tree.unflatten(structure, specs)
+    signature = "" if kwargs else f"={list(args)}"
+    return (
+        f"{name!r} was traced for {len(alike)} sizes of {' and '.join(axes)}, and each trace costs "
+        "as much as many calls; one graph serves all sizes: "
+        f"@ef.function(input_signature{signature})"
+    )
 
 
 class History:
@@ -65,6 +117,7 @@ class History:
     def __init__(self) -> None:
         self.count = 0
         self.last: deque[Told] = deque(maxlen=TOLD)
+        self._has_advised = False
 
     def add(
         self,
@@ -80,6 +133,18 @@ class History:
         self.count += 1
         self.last.append(told)
         return told
+
+    def advise(self, name: str, structure: tree.Structure) -> None:
+        """Warn once, at the user's line, of many traces that differ in sizes alone."""
+        if self._has_advised or self.count < MANY:
+            return
+        latest = self.last[-1].arguments
+        alike = [told.arguments for told in self.last if _differ_in_sizes(told.arguments, latest)]
+        if len(alike) >= MANY:
+            self._has_advised = True
+            frame = user_frame(sys._getframe(1))
+            place = frame.f_code.co_filename, frame.f_lineno
+            warnings.warn_explicit(_advice(name, alike, structure), UserWarning, *place)
 
     def _reason(self, arguments: tuple[Argument, ...]) -> str:
         """The change of the arguments since the most similar earlier trace."""

@@ -16,7 +16,16 @@ from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.tensor import Operators
 
-__all__ = ["Examples", "Function", "Job", "Making", "examples_of", "gives_batches", "shuffled"]
+__all__ = [
+    "Examples",
+    "Function",
+    "Job",
+    "Making",
+    "examples_of",
+    "gives_batches",
+    "shuffled",
+    "stack",
+]
 
 
 class Examples(NamedTuple):
@@ -143,7 +152,8 @@ class Making:
     examples: Examples
     of_examples: tuple[Function, ...]
     of_batches: tuple[Function, ...]
-    stacked: bool
+    join: Callable[[list[Any]], Any] | None
+    """Makes a batch of a list of examples; None for examples as they are."""
     seed: int
 
     def __call__(self, job: Job) -> Any:
@@ -154,12 +164,12 @@ class Making:
             raise RuntimeError("StopIteration in the middle of the data") from error
 
     def _made(self, job: Job) -> Any:
-        whole = self.examples.rows and self.stacked and not self.of_examples
+        whole = self.examples.rows and self.join is stack and not self.of_examples
         if whole and self.examples.at is not None:
             batch = self.examples.at(job.places)
         else:
             examples = [self._mapped(x, job, i) for i, x in enumerate(self._taken(job))]
-            batch = _stack(examples) if self.stacked else examples[0]
+            batch = examples[0] if self.join is None else self.join(examples)
         for function in self.of_batches:
             batch = function(batch, self.seed, job.epoch, job.number, 1)
         return batch
@@ -181,7 +191,7 @@ def _split(rows: Nest) -> list[Any]:
     return [tree.unflatten(structure, row) for row in zip(*leaves, strict=True)]
 
 
-def _stack(examples: Sequence[Any]) -> Any:
+def stack(examples: Sequence[Any]) -> Any:
     """A nest of arrays from nests of the same structure."""
     leaves, structure = tree.flatten(examples[0])
     try:
@@ -205,7 +215,7 @@ def _column(values: Sequence[Any], name: str) -> Any:
             op="Loader",
             argument=name or None,
             received=", ".join(map(str, list(shapes)[:4])),
-            hint="map=f, with a function that cuts or pads an example",
+            hint="map=f cuts or pads an example; collate_fn=f makes a batch of a list of examples",
         )
     return np.stack(arrays)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.nn.arguments import is_count, require
 from eagerflow.nn.batches import Batch, Source, as_batch
 from eagerflow.nn.examples import (
@@ -25,6 +25,7 @@ from eagerflow.nn.examples import (
     examples_of,
     gives_batches,
     shuffled,
+    stack,
 )
 from eagerflow.nn.workers import Ahead
 from eagerflow.ops import random
@@ -53,7 +54,9 @@ class Loader(Source):
     draw from. ``map`` is a function of an example, of arrays; the parts of a tuple are its
     arguments. If it has an argument ``rng``, it is given a ``numpy.random.Generator`` that depends
     on the seed, the epoch and the example alone. ``drop_last`` omits a last, smaller batch.
-    ``seed`` is an integer; by default it is drawn from the global generator.
+    ``collate_fn`` makes a batch, a nest of arrays, of a list of examples, such as ragged ones; by
+    default they are stacked. ``seed`` is an integer; by default it is drawn from the global
+    generator.
 
     ``workers`` is a number of threads, or ``"processes:4"``, for functions that hold Python's lock;
     with either, up to ``prefetch`` batches are prepared ahead. The order of the batches does not
@@ -77,11 +80,22 @@ class Loader(Source):
         workers: int | str = 0,
         drop_last: bool = False,
         seed: int | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self._examples: Examples = examples_of(data)
         self.batch_size = None if gives_batches(data) else _size_of_batches(batch_size)
         self._of_examples = () if map is None else (Function(map),)
         self._of_batches: tuple[Function, ...] = ()
+        self._collate = stack if collate_fn is None else collate_fn
+        if not callable(self._collate) or (collate_fn is not None and self.batch_size is None):
+            raise ArgumentError(
+                "there are no lists of examples to make batches of"
+                if callable(self._collate)
+                else f"{short_repr(collate_fn)} cannot be called",
+                op="Loader",
+                argument="collate_fn",
+                expected="a function of a list of examples, and a batch_size",
+            )
         self.drop_last = bool(drop_last)
         self._seed = _seed(random.integers(0, 2**62) if seed is None else seed)
         self._order(shuffle)
@@ -220,7 +234,7 @@ class Loader(Source):
             self._examples,
             self._of_examples,
             self._of_batches,
-            self.batch_size is not None,
+            None if self.batch_size is None else self._collate,
             self._seed,
         )
         results: Any = (work(x) for x in jobs)

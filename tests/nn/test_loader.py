@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.errors import ArgumentError
 
 HOW = [0, 1, 3, "processes:2"]
 by_workers = pytest.mark.parametrize("workers", HOW)
@@ -429,3 +430,49 @@ def test_soak(workers):
                 break
     assert helpers() == ([], [])
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+# Batches of lists of examples ---------------------------------------------------------------------
+
+RAGGED = [[1, 2], [3], [4, 5, 6], [7], [8, 9]]
+
+
+def padded(examples):
+    longest = max(map(len, examples))
+    return {
+        "x": np.array([[*x, *[0] * (longest - len(x))] for x in examples]),
+        "length": np.array([len(x) for x in examples]),
+    }
+
+
+@pytest.mark.parametrize("workers", [0, 2, "processes:2"])
+def test_a_function_makes_batches_of_ragged_examples(workers):
+    loader = ef.nn.Loader(RAGGED, 2, collate_fn=padded, workers=workers)
+    found = [(b["x"].tolist(), b["length"].tolist()) for b in loader]
+    assert found == [
+        ([[1, 2], [3, 0]], [2, 1]),
+        ([[4, 5, 6], [7, 0, 0]], [3, 1]),
+        ([[8, 9]], [2]),
+    ]
+    loader.set_state({"epoch": 0, "position": 2, "seed": 0})
+    assert [b["x"].tolist() for b in loader] == [[[8, 9]]]
+
+
+def test_it_is_given_rows_of_arrays_and_results_of_functions():
+    rows = lambda examples: np.stack([x * y for x, y in examples])
+    loader = ef.nn.Loader((np.arange(4), np.full(4, 3)), 2, collate_fn=rows)
+    assert [b.tolist() for b in loader] == [[0, 3], [6, 9]]
+    mapped = ef.nn.Loader(RAGGED, 3, map=lambda x: [10 * i for i in x], collate_fn=padded)
+    assert next(iter(mapped.map(lambda b: b["x"]))).tolist() == [
+        [10, 20, 0],
+        [30, 0, 0],
+        [40, 50, 60],
+    ]
+    words = ef.nn.Loader(iter(RAGGED), 4, collate_fn=padded)
+    assert [b["length"].tolist() for b in words] == [[2, 1, 3, 1], [2]]
+
+
+@pytest.mark.parametrize("given", [{"collate_fn": 3}, {"collate_fn": padded, "batch_size": None}])
+def test_it_needs_a_function_and_a_size(given):
+    with pytest.raises(ArgumentError, match="Loader: collate_fn"):
+        ef.nn.Loader(RAGGED, **given)
