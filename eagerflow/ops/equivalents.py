@@ -52,7 +52,6 @@ cartesian_prod: ef.stack(ef.meshgrid(*tensors, indexing="ij"), axis=-1)
 cast: ef.astype(x, dtype)
 cat concatenate concat_ hconcat: ef.concat(tensors, axis=0)
 categorical_crossentropy binary_crossentropy sparse_categorical_crossentropy: ef.nn.losses
-channel_shuffle: x.reshape(...).permute_dims(...).reshape(...)
 cholesky_inverse cholesky_solve: ef.linalg.solve(x, y)
 choose: ef.select(conditions, choices), or ef.take_along_axis(x, indices)
 chunk: ef.split(x, sections, axis=0)
@@ -102,6 +101,7 @@ foldl foldr reduce accumulate: ef.scan(...)
 frac: x - ef.trunc(x)
 ge: ef.greater_equal(x, y), or x >= y
 get_item: x[index]
+get_printoptions printoptions: ef.set_printoptions(precision=...)
 gt: ef.greater(x, y), or x > y
 gumbel_softmax: ef.softmax((logits + ef.random.gumbel(shape)) / temperature)
 hamming: ef.signal.hamming(length)
@@ -138,7 +138,7 @@ isreal iscomplex iscomplexobj isrealobj: ef.isdtype(x.dtype, "complex floating")
 isscalar: x.ndim == 0
 kaiser: ef.signal.kaiser(length, beta)
 kaiser_window: ef.signal.kaiser(length, beta)
-kthvalue: ef.sort(x)[k - 1]
+kthvalue: ef.sort(x)[..., k - 1]
 l2_normalize normalize: x / ef.linalg.vector_norm(x, axis=-1, keepdims=True)
 layer_normalization: ef.layer_norm(x, scale, offset)
 le: ef.less_equal(x, y), or x <= y
@@ -198,7 +198,6 @@ randint random_integers: ef.random.integers(low, high, shape)
 randperm shuffle random_shuffle: ef.random.permutation(...)
 range: ef.arange(start, stop, step)
 real_if_close: ef.real(x)
-get_printoptions printoptions: ef.set_printoptions(precision=...)
 rearrange: x.reshape(shape), x.permute_dims(axes), or einops.rearrange(x.numpy(), pattern)
 reduce_all: ef.all(x, axis=...)
 reduce_any: ef.any(x, axis=...)
@@ -458,7 +457,7 @@ CosineEmbeddingLoss: ef.cosine_embedding_loss(x, y, target)
 CosineSimilarity: ef.cosine_similarity(x, y), or ef.nn.losses.CosineSimilarity()
 CrossEntropyLoss NLLLoss: ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
 DataLoader TensorDataset Dataset: ef.nn.Loader(data, batch_size)
-DataParallel parallel DistributedDataParallel: ef.cluster.DataParallel(devices)
+DataParallel parallel DistributedDataParallel: ef.cluster.DataParallel(cluster)
 Dropout1d Dropout2d Dropout3d: ef.nn.SpatialDropout1D(rate), 2D or 3D
 EmbeddingBag: ef.embedding_bag(table, indices)
 Embed: ef.nn.Embedding(count, width)
