@@ -478,6 +478,7 @@ from eagerflow.ops.shapes.turning import fliplr, flipud, rot90
 from eagerflow.ops.special.harmonics import assoc_legendre_p, sph_harm_y
 from eagerflow.ops.special.integrals import zeta
 from eagerflow.ops.special.polynomials import eval_chebyu, eval_laguerre, eval_legendre
+from eagerflow.printing import set_printoptions
 from eagerflow.profiling.profile import profile
 from eagerflow.runtime.threads import set_threads
 from eagerflow.spec import TensorSpec
@@ -925,6 +926,7 @@ __all__ = [
     "serving",
     "set_logical_devices",
     "set_memory_limit",
+    "set_printoptions",
     "set_threads",
     "setdiff1d",
     "setxor1d",
