@@ -35,7 +35,6 @@ try:
     )
     from eagerflow.dims import Dim
     from eagerflow.dtypes import as_dtype
-    from eagerflow.global_norms import clip_by_global_norm, global_norm
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
     from eagerflow.ops.other_names import members
@@ -116,6 +115,7 @@ _LAZY = (
 )  # loaded at first use, to keep the import short
 _OPS = ("fft", "signal")  # modules of functions, loaded late as well
 _NOTEBOOK = ("load_ipython_extension", "unload_ipython_extension")  # IPython asks for them
+_NORMS = ("clip_by_global_norm", "global_norm")
 _CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
 
 
@@ -138,6 +138,8 @@ def _loaded(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
     if name in _NOTEBOOK:
         return getattr(importlib.import_module(f"{__name__}.notebook.extension"), name)
+    if name in _NORMS:
+        return getattr(importlib.import_module(f"{__name__}.global_norms"), name)
     if name == "profile":
         return importlib.import_module(f"{__name__}.profiling.profile").profile
     return getattr(ops, name) if name in ops.LATE else _missing(name)

@@ -45,6 +45,7 @@ class _Library:
 class Eagerflow(_Library):
     """eagerflow under the names of Keras."""
 
+    ending = ".ef"
     ops = _Ops()
     saving = SimpleNamespace(
         register_keras_serializable=lambda package: lambda cls: cls,
@@ -76,6 +77,8 @@ class Eagerflow(_Library):
 
 class Keras(_Library):
     """Keras, on JAX."""
+
+    ending = ".keras"
 
     def __init__(self, keras, jax):
         self.keras, self.jax = keras, jax

@@ -122,7 +122,7 @@ def saved_and_loaded(keras, folder):
     model = keras.start(keras.Model(x, keras.layers.Dense(1, name="y")(h * 2.0)))
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
     model.fit(X, Y, **FIT)
-    path = str(folder / "model.keras")
+    path = str(folder / f"model{keras.ending}")
     model.save(path)
     again = keras.models.load_model(path)
     found = {"predicted": again.predict(X, verbose=0), "before": model.predict(X, verbose=0)}
@@ -166,7 +166,7 @@ def classes_of_ones_own_are_saved(keras, folder):
     model = keras.Sequential([keras.Input((6,)), Gated(4), keras.layers.Dense(1)])
     keras.start(model).compile(keras.optimizers.SGD(0.05), Power(1.5))
     model.fit(X, Y, **FIT)
-    path = str(folder / "model.keras")
+    path = str(folder / f"model{keras.ending}")
     model.save(path)
     again = keras.models.load_model(path, custom_objects={"Gated": Gated, "Power": Power})
     return {
