@@ -71,20 +71,33 @@ _WRITTEN = {"numpy": "np", "jax.numpy": "jnp", "tensorflow": "tf"}
 UNLIKE = frozenset(
     tuple(line.split())
     for line in """
+    any tf.math.in_top_k
+    any tf.nn.in_top_k
     dequantize torch.dequantize
     equal torch.equal
     gather torch.gather
     gru torch.gru
+    isdtype torch.is_complex
+    isdtype torch.is_floating_point
+    isdtype torch.is_signed
     isdtype torch.isreal
     lstm torch.lstm
+    mean tf.nn.moments
     polar jax.scipy.linalg.polar
     random.categorical np.random.multinomial
     random.multinomial torch.multinomial
     random.seed torch.seed
     random.split torch.split
     random.student_t torch.t
+    resize np.resize
+    resize torch.nn.functional.upsample
+    resize torch.nn.functional.upsample_bilinear
+    resize torch.nn.functional.upsample_nearest
     scatter torch.scatter
+    segment_sum torch.segment_reduce
     select torch.select
+    simple_rnn torch.rnn_relu
+    simple_rnn torch.rnn_tanh
     split torch.split
     take torch.take
     """.strip().splitlines()
