@@ -179,19 +179,19 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, 
             )
         args, kwargs = opened((args, kwargs))
         leaves, structure = tree.flatten((args, kwargs))
-        each = [
-            axis for arg, own in zip(args, axes, strict=True) for axis in _spread(own, arg, "in")
-        ]
+        each: list[int | None] = []
+        for arg, own in zip(args, axes, strict=True):
+            each += _spread(own, arg, "in")
         each += [0] * (len(leaves) - len(each))
-        fronts = [
-            x if axis is None else _to_front(x, axis) for x, axis in zip(leaves, each, strict=True)
-        ]
-        size = _common_size([x for x, axis in zip(fronts, each, strict=True) if axis is not None])
+        for i, axis in enumerate(each):
+            if axis is not None:
+                leaves[i] = _to_front(leaves[i], axis)
+        size = _common_size([x for x, axis in zip(leaves, each, strict=True) if axis is not None])
         with Batching(size) as level:
-            made = [
-                x if axis is None else level.wrap(x) for x, axis in zip(fronts, each, strict=True)
-            ]
-            args, kwargs = tree.unflatten(structure, made)
+            for i, axis in enumerate(each):
+                if axis is not None:
+                    leaves[i] = level.wrap(leaves[i])
+            args, kwargs = tree.unflatten(structure, leaves)
             result = opened(f(*args, **kwargs))
         found, structure = tree.flatten(result)
         given = zip(found, _spread(out_axes, result, "out"), strict=True)
@@ -202,6 +202,8 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, 
 
 def _spread(axes: Any, nest: Any, way: str) -> list[int | None]:
     """The axis of each leaf of a nest, by axes that stand for all leaves below them."""
+    if axes is None or isinstance(axes, int):
+        return [axes] if type(nest) is Tensor else [axes] * len(tree.flatten(nest)[0])
     given, structure = tree.flatten(axes)
     try:
         parts = tree.flatten_up_to(structure, nest)

@@ -11,8 +11,7 @@ from eagerflow.dims import symbolic
 from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-DEFAULTS = {"precision": 4, "threshold": 100}
-options: dict[str, Any] = dict(DEFAULTS)
+options: dict[str, Any] = {"precision": 4, "threshold": 100}
 """Arguments of ``np.array2string`` for the values of tensors."""
 
 

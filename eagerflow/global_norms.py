@@ -46,9 +46,10 @@ def clip_by_global_norm(gradients: Any, limit: Any) -> tuple[Any, Tensor]:
             expected="a number above 0",
         )
     found, square, structure = _sum_of_squares(gradients, "clip_by_global_norm")
-    scale = factor(square, limit)
+    norm = ops.sqrt(square)
+    scale = factor(norm, limit)
     clipped = [None if g is None else times(g, scale) for g in found]
-    return tree.unflatten(structure, clipped), ops.sqrt(square)
+    return tree.unflatten(structure, clipped), norm
 
 
 def _sum_of_squares(gradients: Any, op: str) -> tuple[list[Any], Any, tree.Structure]:
@@ -90,6 +91,6 @@ def times(gradient: Any, number: Any) -> Any:
     return found.with_values(values) if type(found) is IndexedSlices else values
 
 
-def factor(square: Any, limit: Any) -> Any:
-    """The factor that limits the norm of a gradient with this sum of squares."""
-    return limit / ops.maximum(ops.sqrt(square), limit)
+def factor(norm: Any, limit: Any) -> Any:
+    """The factor that limits a norm."""
+    return limit / ops.maximum(norm, limit)

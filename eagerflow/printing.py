@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from eagerflow.display import DEFAULTS, options
+from eagerflow.display import options
 from eagerflow.errors import ArgumentError, short_repr
 
 __all__ = ["set_printoptions"]
+
+_DEFAULTS = dict(options)
 
 
 def set_printoptions(
@@ -47,4 +49,4 @@ def set_printoptions(
         new["suppress_small"] = bool(suppress)
     if not new:
         options.clear()
-    options.update(new or DEFAULTS)
+    options.update(new or _DEFAULTS)

@@ -237,7 +237,7 @@ class Tensor(Operators, metaclass=_Refusing):
         return _rebuild, (values, str(self._kind.device), mask_of(self))
 
 
-tree.LEAVES.add(Tensor)
+tree.LEAVES.update({Tensor, np.ndarray})
 blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)  # faster than object.__new__
 """Makes an empty Tensor."""
 

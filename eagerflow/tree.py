@@ -87,11 +87,13 @@ LEAVES: set[type] = set()
 def _rule(nest: Any) -> _Rule | None:
     cls: Any = type(nest)
     rule = _rules.get(cls)
-    if rule is None and issubclass(cls, _BASES) and not hasattr(cls, "n_fields"):
+    if rule is not None or cls in _PLAIN:
+        return rule
+    if issubclass(cls, _BASES) and not hasattr(cls, "n_fields"):
         rule = _rules[_base(cls)]  # except types of the system, such as time.struct_time
         if hasattr(cls, "_fields"):
             return _Rule(lambda n: (cls._fields, n), rule.join)
-    if rule is None and (held := held_fields(nest)) is not None:
+    elif fields_of(cls) and (held := held_fields(nest)) is not None:
         rule = _Rule(lambda _: (tuple(held), held.values()), _rules[dict].join)
     # Only classes in _rules are rebuilt by their rules, others by _remade.
     return rule
@@ -108,8 +110,7 @@ def _state(nest: Any) -> tuple[_Attribute, ...]:
     for name, slot in _slots(cls):
         with suppress(AttributeError):  # it is not set
             found.setdefault(name, slot.__get__(nest))
-    names = fields_of(cls)
-    return tuple([_Attribute(name, x) for name, x in found.items() if name not in names])
+    return tuple([_Attribute(name, x) for name, x in found.items() if name not in fields_of(cls)])
 
 
 @lru_cache(256)

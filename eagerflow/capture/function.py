@@ -46,7 +46,7 @@ from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
 from eagerflow.display import function_name, summary
-from eagerflow.dtypes import BOOL, NUMERIC
+from eagerflow.dtypes import STANDARD
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
@@ -465,6 +465,7 @@ class Function(Generic[P, R]):
         static = (
             self._static_leaves(given) if self._static or given.literal or given.omitted else ()
         )
+        own: Device | None = None  # of arrays
         for i, x in enumerate(given.leaves):
             cls = type(x)
             if i in told:  # values are checked against the spec
@@ -477,7 +478,9 @@ class Function(Generic[P, R]):
             elif cls in NUMBERS and i not in static:
                 parts.append(cls)
             elif isinstance(x, np.ndarray) or (isinstance(x, np.generic) and i not in static):
-                parts.append(_kind_of_array(x, given.leaves))
+                if own is None:
+                    own = _device_of(given.leaves) or current_device()
+                parts.append(_kind_of_array(x.dtype, own))
                 parts.append(x.shape)
             else:
                 parts.append(_identity(x))
@@ -730,17 +733,19 @@ def _is_ready(x: Any) -> bool:
     return type(x) is Tensor or (type(x) is np.ndarray and x.dtype.isnative)
 
 
-def _kind_of_array(x: Any, leaves: list[Any]) -> Any:
+def _kind_of_array(dtype: Any, device: Device) -> Any:
     """The kind of the tensor that stands for an array in the graph, which tensors have as well."""
-    dtype = x.dtype
-    if not dtype.isnative or dtype not in BOOL | NUMERIC:
+    if not dtype.isnative or (dtype.kind not in "biufc" and dtype not in STANDARD):
         return dtype
-    return (_device_of(leaves) or current_device()).kind(dtype)
+    return device.kind(dtype)
 
 
 def _device_of(leaves: list[Any]) -> Device | None:
     """The device of the first tensor, on which arrays among the arguments are as well."""
-    return next((x.device for x in leaves if type(x) is Tensor), None)
+    for x in leaves:
+        if type(x) is Tensor:
+            return x._kind.device
+    return None
 
 
 def _as_input(x: Any) -> Tensor:
@@ -771,7 +776,7 @@ def _is_own(f: Any) -> bool:
     """
     while isinstance(f, partial):
         f = f.func
-    if not isinstance(f, FunctionType) or not (f.__module__ or "").startswith("eagerflow."):
+    if not isinstance(f, FunctionType) or not _is_ours(f):
         return False
     return getattr(sys.modules.get(f.__module__), f.__name__, None) is f
 

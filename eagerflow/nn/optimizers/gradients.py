@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, ShapeError
-from eagerflow.global_norms import clip_by_global_norm, factor, squares, times
+from eagerflow.global_norms import factor, squares, times
 from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -86,10 +87,11 @@ def clipped(
     if value is not None:
         return [(_each(lambda x: ops.clip(x, -value, value), g), v) for g, v in pairs]
     if norm is not None:
-        return [(times(g, factor(squares(g), norm)), v) for g, v in pairs]
+        return [(times(g, factor(ops.sqrt(squares(g)), norm)), v) for g, v in pairs]
     if global_norm is not None and pairs:
-        gradients, _ = clip_by_global_norm([g for g, _ in pairs], global_norm)
-        return list(zip(gradients, [v for _, v in pairs], strict=True))
+        whole = ops.sqrt(reduce(ops.add, [squares(g) for g, _ in pairs]))
+        scale = factor(whole, global_norm)
+        return [(times(g, scale), v) for g, v in pairs]
     return pairs
 
 
