@@ -201,7 +201,13 @@ def _view(thing: Any, kind: str) -> str:
     return found
 
 
+def _traceback(error: errors.EagerflowError) -> list[str]:
+    found: list[str] = importlib.import_module(f"{__name__}.notebook.errors").lines(error)
+    return found
+
+
 _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])
 display.set_view(_view)
+errors.set_traceback(_traceback)
 blas.choose_kernels()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from eagerflow.cells import file_name
 from eagerflow.devices import SymbolicKind
 from eagerflow.dispatch import user_frame
 from eagerflow.display import summary
@@ -22,13 +23,13 @@ def caller() -> tuple[Any, int]:
 
 
 def line_of(code: Any, instruction: int) -> tuple[str, int]:
-    """File and line of an instruction; ``code`` may also be the place itself."""
+    """File and line of an instruction, as shown; ``code`` may also be the place itself."""
     if isinstance(code, tuple):
-        return code[0], code[1]
+        return file_name(code[0]), code[1]
     positions = list(code.co_positions())
     at = instruction // 2
     line = positions[at][0] if 0 <= at < len(positions) else None
-    return code.co_filename, line or code.co_firstlineno
+    return file_name(code.co_filename), line or code.co_firstlineno
 
 
 def place(entry: Any) -> str:

@@ -75,7 +75,7 @@ def located() -> Iterator[None]:
         while trace is not None:
             code = trace.tb_frame.f_code
             if not internal[code.co_filename]:
-                error.at = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+                error.at = place_of((code.co_filename, trace.tb_lineno, code.co_name))
             trace = trace.tb_next
         raise
 

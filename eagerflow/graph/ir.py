@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
+from eagerflow.cells import file_name
 from eagerflow.dims import product
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, SessionError, printable
@@ -174,7 +175,8 @@ def source_of(origin: Any) -> Source:
 
 def place_of(origin: Any) -> str:
     """An origin as text, as in errors."""
-    return "{}:{} in {}".format(*source_of(origin))
+    file, line, name = source_of(origin)
+    return f"{file_name(file)}:{line} in {name}"
 
 
 class Cell:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.cells import file_name
 from eagerflow.dims import Dim
 from eagerflow.errors import printable, short_repr
 from eagerflow.graph.graph import Graph, graph_method
@@ -166,7 +167,8 @@ def short_name(node: Node) -> str:
 
 def line_name(source: Source) -> str:
     """File and line in short form: ``train.py:12``."""
-    file = source[0].replace("\\", "/").rpartition("/")[2]  # also for files of other systems
+    # Also for files of other systems.
+    file = file_name(source[0]).replace("\\", "/").rpartition("/")[2]
     return f"{file}:{source[1]}"
 
 

@@ -6,12 +6,15 @@ import linecache
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
+from eagerflow.cells import shell_here
 from eagerflow.dispatch import internal
 from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
 
 MAX_CAUSES = 8
+_MAX_FRAMES = 200
 _AROUND = 2  # lines of context before and after
 _MARK = "border-left:3px solid #dc2626;padding-left:.6em"
 _CODE = "white-space:pre-wrap"
@@ -42,9 +45,49 @@ def view(error: Any, name_of: Callable[[str], str] = str) -> Markup:
             element("div", element("strong", "try: "), element("code", error.hint, style=_CODE))
         )
     parts = [head, *rows, *_user_line(error, name_of), *_causes(error)]
-    whole = "".join(traceback.format_exception(error, limit=-200))
+    whole = "".join(traceback.format_exception(error, limit=-_MAX_FRAMES))
     parts.append(folded("traceback", text_block(whole)))
     return element("div", *parts, role="alert", style=_MARK)
+
+
+def lines(error: BaseException) -> list[str]:
+    """The traceback as IPython shows it, or as Python does, of the frames outside of eagerflow."""
+    whole = {x: x.__traceback__ for x in _chain(error)}
+    try:
+        for x, trace in whole.items():
+            x.__traceback__ = users_frames(trace)
+        show = getattr(getattr(shell_here(), "InteractiveTB", None), "structured_traceback", None)
+        if show is None:
+            return traceback.format_exception(error, limit=-_MAX_FRAMES)
+        shown: list[str] = show(type(error), error, error.__traceback__, tb_offset=0)
+        return shown
+    finally:
+        for x, trace in whole.items():
+            x.__traceback__ = trace
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from or after."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without frames of eagerflow, and without those of IPython around a cell."""
+    kept = []
+    while trace is not None:
+        frame = trace.tb_frame
+        is_shell = not kept and frame.f_globals.get("__name__", "").startswith("IPython.")
+        if not is_shell and not internal[frame.f_code.co_filename]:
+            kept.append(trace)
+        trace = trace.tb_next
+    made: TracebackType | None = None
+    for part in reversed(kept):
+        made = TracebackType(made, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    return made
 
 
 def _user_line(error: BaseException, name_of: Callable[[str], str]) -> Iterator[Markup]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 import sys
-import traceback
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, EagerflowError
+from eagerflow.notebook.errors import users_frames
 from eagerflow.notebook.shell import kernel_shell, show
 from eagerflow.notebook.views import html
 
@@ -77,9 +76,9 @@ class Extension:
         self, shell: Any, kind: type, error: EagerflowError, trace: Any, tb_offset: Any = None
     ) -> list[str]:
         """Display the view, and report only the message as the error of the cell."""
-        error.with_traceback(_without_shell(trace))
+        error.with_traceback(users_frames(trace))
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, error.__traceback__
-        whole = "".join(traceback.format_exception(error))
+        whole = "\n".join(error._render_traceback_())
         forms = {"text/html": self._error_view(error), "text/plain": whole}
         show(forms, raw=True)
         lines = [f"{kind.__name__}: {error.problem}"]
@@ -167,11 +166,3 @@ def _graph_of(thing: Any, written: str) -> Any:
         expected="a graph, a model, a captured function that has been called, or a call",
         hint=f"%ef_graph {written}(x)" if callable(thing) else None,
     )
-
-
-def _without_shell(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the user's first line on."""
-    own = trace
-    while own is not None and own.tb_frame.f_globals.get("__name__", "").startswith("IPython."):
-        own = own.tb_next
-    return own or trace

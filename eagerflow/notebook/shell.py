@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from eagerflow import extras
+from eagerflow.cells import shell_here
 
 
 def kernel_shell() -> Any:
     """The shell of the notebook that this process is the kernel of; None elsewhere."""
-    find = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell = find and find()
+    shell = shell_here()
     return shell if getattr(shell, "kernel", None) is not None else None
 
 

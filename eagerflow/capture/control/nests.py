@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from eagerflow import tree
+from eagerflow.cells import file_name
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.display import function_name, summary
 from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
@@ -27,7 +28,9 @@ def place_of(f: Any) -> str | None:
     f = inspect.unwrap(f)
     called = f if hasattr(f, "__code__") else vars(type(f)).get("__call__")
     code = getattr(called, "__code__", None)
-    return None if code is None else f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+    if code is None:
+        return None
+    return f"{file_name(code.co_filename)}:{code.co_firstlineno} in {code.co_name}"
 
 
 def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:

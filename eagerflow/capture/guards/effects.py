@@ -41,9 +41,12 @@ def _shows(file: str) -> bool:
     return file.startswith(_FOLDER) or file == _WARNINGS or any(s in file for s in _SHOWING)
 
 
-def is_output(frame: Any, runs: dict[Any, Run]) -> bool:
-    """Whether a function only runs because something is written, logged or shown."""
-    while frame is not None and frame not in runs:
+def is_output(frame: Any, runs: dict[Any, Run], first: Any) -> bool:
+    """Whether a function only runs because something is written, logged or shown.
+
+    Frames below ``first``, which began the trace, do not count: a notebook runs cells.
+    """
+    while frame is not None and frame is not first and frame not in runs:
         code = frame.f_code
         if _shows(code.co_filename) or (code.co_name in _WRITERS and _writes(frame, code)):
             return True
@@ -68,9 +71,9 @@ def starts_thread(code: CodeType) -> bool:
     return code.co_qualname in STARTING and origins[code.co_filename] == FOREIGN
 
 
-def starter(frame: Any, runs: dict[Any, Run]) -> Any:
+def starter(frame: Any, runs: dict[Any, Run], first: Any) -> Any:
     """The watched function that has started a thread; None if output or eagerflow has."""
-    if is_output(frame.f_back, runs):
+    if is_output(frame.f_back, runs, first):
         return None
     while frame is not None and frame not in runs:
         if origins[frame.f_code.co_filename] in (CORE, LAYERS):

@@ -21,6 +21,7 @@ from typing import Any
 from eagerflow.capture.guards.callables import TRACES
 from eagerflow.capture.guards.effects import STARTING, starter, starts_thread
 from eagerflow.capture.guards.lookup import CORE, FOREIGN, origins
+from eagerflow.cells import file_name
 from eagerflow.errors import CaptureError
 from eagerflow.guard import in_one_call
 from eagerflow.handlers import raised_here, suppress
@@ -97,10 +98,10 @@ class Thread(threading.local):
     def skip(self, frame: Any) -> None:
         """An unwatched function starts that has a name in ``STARTING``."""
         if self.stack and starts_thread(frame.f_code):
-            found = starter(frame, self.runs)
+            found = starter(frame, self.runs, self.stack[-1].first)
             if found is not None:
                 name = frame.f_code.co_qualname
-                place = f"{found.f_code.co_filename}:{found.f_lineno}"
+                place = f"{file_name(found.f_code.co_filename)}:{found.f_lineno}"
                 self.stack[-1].refuse("thread", name, name, place)
 
     def line(self, frame: Any, run: Any, offset: int) -> None:

@@ -18,6 +18,7 @@ from eagerflow.capture.guards.checks import CALLS_BEFORE_CODE, arranged
 from eagerflow.capture.guards.equality import ABSENT, WeakValue, same
 from eagerflow.capture.guards.lookup import plain_attribute, value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
+from eagerflow.cells import file_name
 from eagerflow.errors import printable, short_repr
 from eagerflow.handlers import raised_here, suppress
 
@@ -139,7 +140,7 @@ class Guard:
         self.holder = holder
         self.key = key
         self.expected = expected
-        self.file = file
+        self.file = file and file_name(file)
         self.line = line
         self.changed_by_trace = False  # after the traced function had read it
         self.by_identity = False  # identity matters: an equal object counts as a change

@@ -52,6 +52,7 @@ from eagerflow.capture.guards.lookup import (
 from eagerflow.capture.guards.snapshot import Snapshot, attributes_of
 from eagerflow.capture.leaks import observers
 from eagerflow.capture.updates import Updates
+from eagerflow.cells import file_name
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.guard import ScopeGuard
 from eagerflow.number import Number
@@ -336,7 +337,7 @@ class Monitor(ScopeGuard):
     def enter(self, frame: Any, thread: Thread) -> Run | None:
         """Handle the start of a watched function."""
         code = frame.f_code
-        if is_output(frame, thread.runs):
+        if is_output(frame, thread.runs, self.first):
             return None
         if code.co_name == "<module>" and _is_import(frame):
             return None
@@ -346,12 +347,12 @@ class Monitor(ScopeGuard):
                 f"{code.co_qualname} has an unknown instruction: {program.unknown}",
                 sys.version.split()[0],
                 "a version of eagerflow for this Python",
-                f"{code.co_filename}:{code.co_firstlineno}",
+                f"{file_name(code.co_filename)}:{code.co_firstlineno}",
             )
         root = id(code) in self._roots
         if root:
             self._roots.clear()
-            self._place = f"{code.co_filename}:{code.co_firstlineno}"
+            self._place = f"{file_name(code.co_filename)}:{code.co_firstlineno}"
             # Contents of arguments existed before; the lists and dicts passed are new.
             for leaf in tree.flatten(_arguments_of(frame))[0]:
                 self.mark_external(leaf)

@@ -34,6 +34,7 @@ from eagerflow.capture.guards.snapshot import (
     snapshot_of,
     snapshot_of_tree,
 )
+from eagerflow.cells import file_name
 
 Monitor = Any  # imports what imports this module
 
@@ -62,7 +63,7 @@ class GuardBuilder:
 
     @property
     def place(self) -> str:
-        return f"{self.run.file}:{self.line}"
+        return f"{file_name(self.run.file)}:{self.line}"
 
     def add(
         self,

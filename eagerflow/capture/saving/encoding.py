@@ -15,6 +15,7 @@ from typing import Any
 
 from eagerflow.capture.saving import layout
 from eagerflow.capture.saving.layout import MAX_ITEMS, MAX_NODES, SECTIONS
+from eagerflow.cells import file_name
 from eagerflow.errors import FileFormatError, short_repr
 from eagerflow.files.container import fail
 from eagerflow.graph.graph import Graph
@@ -60,7 +61,7 @@ class _Places:
         starts, lines = self._lines[id(code)]
         at = bisect_right(starts, instruction) - 1
         line = lines[at] if at >= 0 else code.co_firstlineno
-        return layout.SOURCE.write(basename(code.co_filename), line, code.co_name)
+        return layout.SOURCE.write(basename(file_name(code.co_filename)), line, code.co_name)
 
 
 class Encoder:

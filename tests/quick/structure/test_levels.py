@@ -14,6 +14,7 @@ LEVELS = {
     for level, names in enumerate(
         [
             [
+                "cells",
                 "errors",
                 "extras",
                 "fields",
@@ -73,7 +74,7 @@ LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
 LEVELS["keras"] = TOP + 1  # likewise
 LEVELS["notebook.extension"] = TOP + 1  # likewise
 DOORS = {  # functions behind which modules are loaded when they are first used
-    f"{PACKAGE}/__init__.py": {"__getattr__", "_view"},
+    f"{PACKAGE}/__init__.py": {"__getattr__", "_traceback", "_view"},
     f"{PACKAGE}/backends/cupy.py": {"kernel_module", "region_call", "store"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
     f"{PACKAGE}/nn/__init__.py": {"__getattr__"},

@@ -176,3 +176,26 @@ def test_a_progress_bar_shows_the_trace():
     step = ef.function(lambda x: sum((x * n for n in tqdm.tqdm([1.0, 2.0], file=io.StringIO())), x))
     for _ in range(2):
         assert step(ef.ones(2)).tolist() == [4.0, 4.0]
+
+
+class Results:
+    """Something with the methods of a stream, which computes by a captured function."""
+
+    def __init__(self):
+        self.rate = 2.0
+        self.step = ef.function(lambda x: x * self.rate)
+        self.rows = []
+
+    def write(self, x):
+        self.rows.append(float(self.step(x)))
+
+    def flush(self):
+        self.rows.clear()
+
+
+def test_output_around_a_trace_hides_nothing_in_it():
+    results = Results()
+    results.write(ef.tensor(3.0))
+    results.rate = 5.0
+    results.write(ef.tensor(3.0))
+    assert results.rows == [6.0, 15.0]
