@@ -116,7 +116,16 @@ _LAZY = (
 _OPS = ("fft", "signal")  # modules of functions, loaded late as well
 _NOTEBOOK = ("load_ipython_extension", "unload_ipython_extension")  # IPython asks for them
 _NORMS = ("clip_by_global_norm", "global_norm")
-_CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
+_CAPTURE = (
+    "cond",
+    "fori_loop",
+    "function",
+    "map",
+    "print",
+    "scan",
+    "switch",
+    "while_loop",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -209,5 +218,5 @@ def _traceback(error: errors.EagerflowError) -> list[str]:
 _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])
 display.set_view(_view)
-errors.set_traceback(_traceback)
+errors.EagerflowError._render_traceback_ = _traceback
 blas.choose_kernels()

@@ -7,6 +7,7 @@ from eagerflow.batching import vmap
 from eagerflow.capture.control.branches import cond, switch
 from eagerflow.capture.control.loops import fori_loop, while_loop
 from eagerflow.capture.control.mapping import map
+from eagerflow.capture.control.prints import print
 from eagerflow.capture.control.scans import scan
 from eagerflow.capture.function import function
 from eagerflow.debugging import debug_nans
@@ -883,6 +884,7 @@ __all__ = [
     "pow",
     "power",
     "prelu",
+    "print",
     "prod",
     "profile",
     "ptp",

@@ -114,7 +114,9 @@ class Batching(Recorder):
             )
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
-        if any(self.holds(x) for x in tensors.values()):
+        if hasattr(sink, "node"):
+            tensors = {n: x._array.tensor if self.holds(x) else x for n, x in tensors.items()}
+        elif any(self.holds(x) for x in tensors.values()):
             raise CaptureError(
                 "inside vmap the value differs between examples",
                 op=name,

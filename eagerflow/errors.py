@@ -50,6 +50,9 @@ class EagerflowError(Exception):
       expected: equal ranks
     """
 
+    # The lines that IPython shows; set by the package, as the code for it is in a higher layer.
+    _render_traceback_: Callable[[EagerflowError], list[str]]
+
     def __init__(
         self,
         problem: str,
@@ -83,22 +86,9 @@ class EagerflowError(Exception):
                 lines.append(f"  {title}: {_lines(words)}")
         return "\n".join(lines)
 
-    def _render_traceback_(self) -> list[str]:
-        """The lines that IPython shows: without frames of this package."""
-        return _traceback(self)
-
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only state does not survive the default pickling of exceptions.
         return _rebuild, (type(self), self.__dict__.copy())
-
-
-_traceback: Callable[[EagerflowError], list[str]]
-
-
-def set_traceback(lines: Callable[[EagerflowError], list[str]]) -> None:
-    """Set the function behind tracebacks in IPython, which is in a higher layer, loaded late."""
-    global _traceback
-    _traceback = lines
 
 
 def printable(text: str, kept: str = "") -> str:

@@ -46,6 +46,7 @@ class Recorder(ScopeGuard):
 
     append: Append | None = None
     outer: Recorder | None = None
+    repeats = False  # what it sees has been computed before
     derives: bool | None = None  # True: as a tape does; False: it only records; None: otherwise
     _before: _State | None = None
     _thread = 0
@@ -152,7 +153,9 @@ class Recorder(ScopeGuard):
         """Call ``sink`` with these values once they are known; no recorder sees its work.
 
         ``tensors`` has them by labels, in order: in a graph they are called ``name/label``, or
-        ``name`` if the label is empty. A trace adds them to the results of its graph.
+        ``name`` if the label is empty. A trace adds them to the results of its graph. A sink with
+        a method ``node`` runs within the graph, in bodies too: the method, given the values, adds
+        its op. In ``vmap`` it receives those of all examples.
         """
         if self.outer:
             self.outer.emit(name, sink, tensors)

@@ -381,6 +381,8 @@ class _InputRecorder(Secluded):
 class _Recomputation(Secluded):
     """Repeats a computation with the recorded values of Variables, without changing them."""
 
+    repeats = True
+
     def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:
         self._values = {place: value for place, (_, value) in seen.reads.items()}
         self._assigned: Counter[int] = Counter()

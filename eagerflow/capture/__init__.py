@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from eagerflow.capture import passes as passes
-from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
+from eagerflow.capture.control import cond, fori_loop, map, print, scan, switch, while_loop
 from eagerflow.capture.function import Function, function
 from eagerflow.capture.gradient import gradient as gradient
 from eagerflow.capture.placement.calibration import calibrate
@@ -44,6 +44,7 @@ __all__ = [
     "map",
     "partition",
     "passes",
+    "print",
     "quantize",
     "scan",
     "scope",

@@ -3,6 +3,7 @@
 from eagerflow.capture.control.branches import cond, switch
 from eagerflow.capture.control.loops import fori_loop, while_loop
 from eagerflow.capture.control.mapping import map
+from eagerflow.capture.control.prints import print
 from eagerflow.capture.control.scans import scan
 from eagerflow.capture.function import Function, function
 from eagerflow.capture.placement.calibration import calibrate
@@ -45,6 +46,7 @@ __all__ = [
     "map",
     "partition",
     "passes",
+    "print",
     "quantize",
     "scan",
     "scope",

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 from eagerflow import tree
+from eagerflow.capture.control.silence import silent
 from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
 from eagerflow.errors import GradientError
@@ -111,12 +112,13 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     free = FreeNames(self.outputs.names)  # the graph may have gradients already
     names = [free.take(f"gradient/{_name(self, v)}") for v, _ in pairs]
     outputs = Values((*self.outputs, *values), (*self.outputs.names, *names))
+    new: dict[Value, Value] = {}
     named = tree.flatten(dict(zip(outputs.names, outputs, strict=True)))[1]
     return Graph(
         self.name,
         self.inputs,
-        extension.nodes,
-        outputs,
+        [*self.nodes, *silent(extension.nodes[len(self.nodes) :], new)],
+        outputs.replaced(new),
         self.cells,
         self.argument_structure,
         named,

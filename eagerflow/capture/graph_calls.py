@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eagerflow.capture.control.silence import silent
 from eagerflow.capture.gradient import Extension, rereads
 from eagerflow.customs import custom_call
 from eagerflow.devices import current_device
@@ -156,7 +157,9 @@ def _backward(graph: Graph, targets: tuple[int, ...], alone: bool) -> Backward |
     new, weights, sources, values = made
     entries, results = list(graph.inputs), list(graph.outputs)
     needed = entries if alone else _needed(new, values, weights)
-    nodes = [*graph.nodes, *new] if alone else new
+    own: dict[Value, Value] = {}
+    nodes = silent([*graph.nodes, *new] if alone else new, own)
+    values = [own.get(v, v) for v in values]
     places = [
         (True, entries.index(v)) if v in entries else (False, results.index(v)) for v in needed
     ]

@@ -284,6 +284,9 @@ class Trace(Secluded):
         self._reads.pop(id(variable), None)
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        if (node := getattr(sink, "node", None)) is not None:
+            with_recorder(self, node, *tensors.values())
+            return
         named = {f"{name}/{label}".rstrip("/"): self.value_of(x) for label, x in tensors.items()}
         self.taps.note(sink, named)
 

@@ -77,7 +77,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without frames of eagerflow, and without those of IPython around a cell."""
-    kept = []
+    kept: list[TracebackType] = []
     while trace is not None:
         frame = trace.tb_frame
         is_shell = not kept and frame.f_globals.get("__name__", "").startswith("IPython.")

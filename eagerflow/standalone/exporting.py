@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.capture.control.silence import without_prints
 from eagerflow.capture.subject import graph_of
 from eagerflow.capture.taps import without_taps
 from eagerflow.errors import ArgumentError, CaptureError, short_repr
@@ -50,7 +51,7 @@ def export_python(graph: Any, path: str | os.PathLike[str], weights: str = "npz"
             argument=wrong,
             expected="a name that ends in .py" if wrong == "path" else "'npz' or 'safetensors'",
         )
-    whole = without_taps(graph_of(graph, "export_python"))
+    whole = without_prints(without_taps(graph_of(graph, "export_python")))
     stem, suffix = os.path.basename(name).removesuffix(".py"), f".{weights}"
     module = with_recorder(None, lambda: Module(whole, stem, suffix, READERS[weights]))
     text, arrays = module.text(), module.arrays

@@ -4,6 +4,7 @@ from eagerflow.capture.control import customs as customs  # attaches itself to t
 from eagerflow.capture.control.branches import cond, switch
 from eagerflow.capture.control.loops import fori_loop, while_loop
 from eagerflow.capture.control.mapping import map
+from eagerflow.capture.control.prints import print
 from eagerflow.capture.control.scans import scan
 
-__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+__all__ = ["cond", "fori_loop", "map", "print", "scan", "switch", "while_loop"]

@@ -70,6 +70,9 @@ class Inner(Trace):
         self.outer = None
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        if hasattr(sink, "node"):
+            super().emit(name, sink, tensors)
+            return
         error = CaptureError(
             f"values of {self.name!r} are only available through its results",
             op=name,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
 from eagerflow.capture.control.bodies import Body, Inner, made_once, replay
+from eagerflow.capture.control.silence import silent
 from eagerflow.devices import Device
 from eagerflow.dims import Shape
 from eagerflow.dtypes import is_inexact
@@ -101,8 +102,10 @@ def _pulled(
 
 
 def _without_waste(body: Body) -> Body:
-    """The same body without nodes whose results are not used."""
-    return Body(body.name, body.inputs, needed(body.nodes, body.outputs), body.outputs)
+    """The same body without nodes whose results are not used, and without prints."""
+    new: dict[Value, Value] = {}
+    nodes = silent(needed(body.nodes, body.outputs), new)
+    return Body(body.name, body.inputs, nodes, [new.get(v, v) for v in body.outputs])
 
 
 class Halves(NamedTuple):
@@ -277,8 +280,11 @@ def moved(
     value_of = writing.trace.value_of
     given_values = [None if t is None else value_of(t) for t in tangents]
     pushed = [None if t is None else value_of(t) for t in found]
-    nodes = writing.trace.nodes
-    return Tangents(graph.name, writing.values(xs), given_values, nodes, writing.values(ys), pushed)
+    new: dict[Value, Value] = {}
+    nodes = silent(writing.trace.nodes, new)
+    outputs = [new.get(v, v) for v in writing.values(ys)]
+    pushed = [None if v is None else new.get(v, v) for v in pushed]
+    return Tangents(graph.name, writing.values(xs), given_values, nodes, outputs, pushed)
 
 
 def interleaved(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.capture.control.silence import without_prints
 from eagerflow.capture.subject import graph_of
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_complex
@@ -155,7 +156,8 @@ def export_onnx(
     >>> with TemporaryDirectory() as folder:
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
-    name, found, alone = as_path(path), graph_of(graph, "export_onnx"), initial is None
+    name, alone = as_path(path), initial is None
+    found = without_prints(graph_of(graph, "export_onnx"))
     check_opset(opset)
     for node in nodes_within(found):
         _refuse(node, allow_random)

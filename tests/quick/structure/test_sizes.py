@@ -15,10 +15,11 @@ from tests.structure.sources import (
 
 FILE_LINES = 800  # from here on, look for two concepts
 FUNCTION_LINES = 60  # one screen
-CORE_LINES = 3_680
+CORE_LINES = 3_690
 # What a call of an op goes through, without what computes: see DESIGN in docs/architecture.md.
 WHAT_COMPUTES = {"runtime", "codegen", "primitives", "backends"}
 BESIDE = {
+    "cells",
     "customs",
     "fields",
     "handlers",
