@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from reprlib import Repr
+from typing import ClassVar
 
 __all__ = [
     "ArgumentError",
@@ -51,7 +52,7 @@ class EagerflowError(Exception):
     """
 
     # The lines that IPython shows; set by the package, as the code for it is in a higher layer.
-    _render_traceback_: Callable[[EagerflowError], list[str]]
+    _render_traceback_: ClassVar[Callable[[EagerflowError], list[str]]]
 
     def __init__(
         self,

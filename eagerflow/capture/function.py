@@ -45,7 +45,7 @@ from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
-from eagerflow.display import function_name, summary
+from eagerflow.display import function_name, html, summary
 from eagerflow.dtypes import STANDARD
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
@@ -709,6 +709,9 @@ class Function(Generic[P, R]):
         """
         plans = [entry.replay.plans for entry in list(self._entries.items.values())]
         return self._history.text(self._name(), self._entries, plans)
+
+    def _repr_html_(self) -> str:
+        return html(self, "functions")
 
     def __repr__(self) -> str:
         return printable(f"<Function {self._name()}: {len(self._entries.items)} graphs>")

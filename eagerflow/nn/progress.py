@@ -1,17 +1,16 @@
-"""The progress of ``fit``: a bar in notebooks and if tqdm is installed, otherwise lines."""
+"""The progress of ``fit``: a bar in notebooks and terminals, otherwise a line for each epoch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from eagerflow import extras
 from eagerflow.guard import ScopeGuard
 from eagerflow.nn.arguments import require
-from eagerflow.notebook.bar import NotebookBar
+from eagerflow.notebook.bar import Bar, NotebookBar, TerminalBar, is_terminal
 from eagerflow.notebook.shell import kernel_shell
 
 __all__ = ["Progress"]
@@ -20,8 +19,8 @@ __all__ = ["Progress"]
 class Progress(ScopeGuard):
     """Shows the progress of epochs; a context manager that closes unfinished bars.
 
-    ``verbose`` is 0 (silent), 1 (a bar for each epoch), 2 (a line for each epoch) or "auto",
-    which is 1.
+    ``verbose`` is 0 (silent), 1 (a bar for each epoch, where one can be shown), 2 (a line for each
+    epoch) or "auto", which is 1.
     """
 
     def __init__(self, verbose: Any, epochs: int, op: str) -> None:
@@ -29,8 +28,8 @@ class Progress(ScopeGuard):
         require(known, verbose, "not a choice", op, "verbose", "'auto', 0, 1 or 2")
         self.level = 1 if verbose == "auto" else int(verbose)
         self.epochs = epochs
-        self._make_bar = _bars() if self.level == 1 else None
-        self._bar: Any = None
+        self._make_bar = _kind_of_bar() if self.level == 1 else None
+        self._bar: Bar | None = None
         self._start = 0.0
 
     def begin(self, epoch: int, steps: int | None, title: str | None = None) -> None:
@@ -38,16 +37,21 @@ class Progress(ScopeGuard):
         self._start = time.perf_counter()
         self._title = title or f"Epoch {epoch + 1}/{self.epochs}"
         if self._make_bar is not None:
-            self._bar = self._make_bar(total=steps, desc=self._title, unit="step")
+            self._bar = self._make_bar(steps, self._title)
+
+    def step(self, numbers: Callable[[], dict[str, Any]] | None = None) -> None:
+        """A step is over; ``numbers`` gives those so far, and is called a few times a second."""
+        if self._bar is not None:
+            self._bar.step(None if numbers is None else lambda: _text(numbers()))
 
     def end(self, logs: dict[str, Any]) -> None:
         """The epoch is over; these are its numbers."""
-        text = ", ".join(f"{name}: {shown(value)}" for name, value in logs.items())
-        if self._bar is not None:
-            self._bar.set_postfix_str(text)
-            self.release()
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close(_text(logs))
         elif self.level:
-            print(f"{self._title} - {time.perf_counter() - self._start:.1f} s - {text}")
+            seconds = f"{time.perf_counter() - self._start:.1f} s"
+            print(" - ".join(filter(None, [self._title, seconds, _text(logs)])))
 
     def release(self) -> None:
         """Close the bar, also when training ends early."""
@@ -55,15 +59,9 @@ class Progress(ScopeGuard):
         if bar is not None:
             bar.close()
 
-    def watch(self, items: Iterator[Any]) -> Iterator[Any]:
-        """``items``, with a step counted after each."""
-        return items if self._bar is None else self._counted(items)
 
-    def _counted(self, items: Iterator[Any]) -> Iterator[Any]:
-        for item in items:
-            yield item
-            if self._bar is not None:
-                self._bar.update()
+def _text(logs: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {shown(value)}" for name, value in logs.items())
 
 
 def shown(value: Any, form: str = ".4f") -> str:
@@ -73,9 +71,8 @@ def shown(value: Any, form: str = ".4f") -> str:
     return format(value, form)
 
 
-def _bars() -> Any:
-    """The constructor of bars here; None if there is none."""
+def _kind_of_bar() -> type[Bar] | None:
+    """The bar to show here; None if there is none."""
     if kernel_shell() is not None:
-        return NotebookBar  # tqdm's needs widgets, and is lost when the notebook is saved
-    found = extras.load_if_there("tqdm")
-    return found and found.tqdm
+        return NotebookBar
+    return TerminalBar if is_terminal() else None

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,11 @@ def fit(
             progress.begin(epoch, known)
             left = None if steps is None else steps - model._initial_batch % steps
             model._initial_batch = 0
-            batches = progress.watch(source.epoch(shuffle, left))
+            batches = source.epoch(shuffle, left)
+            first = epoch == begin
             try:
                 with _beside(source):
-                    own = _run(model, "train", batches, told, epoch == begin, made, strategy)
+                    own = _run(model, "train", batches, told, progress, first, made, strategy)
             except raised_here(TaskLostError) as error:
                 epoch = _gone_back(model, told, strategy, error, history, source)
                 continue
@@ -155,6 +157,7 @@ def _run(
     kind: str,
     batches: Iterable[Batch],
     told: CallbackList,
+    progress: Progress | None = None,
     first: bool = False,
     made: tuple[Callable[..., Any], bool] | None = None,
     strategy: Any = None,
@@ -183,6 +186,8 @@ def _run(
             end(number, model.logs(found if own else None))
         elif wanted:
             end(number, {})
+        if progress is not None:
+            progress.step(partial(model.logs, found if own else None) if strategy is None else None)
         if kind == "train" and model.stop_training:
             break
     merge()
@@ -274,7 +279,7 @@ def evaluate(
     with Progress(verbose, 1, "evaluate") as progress, told:
         progress.begin(0, known, "Evaluate")
         told.on_test_begin({})
-        found = _run(model, "test", progress.watch(source.epoch(steps=steps)), told)
+        found = _run(model, "test", source.epoch(steps=steps), told, progress)
         logs: dict[str, Any] = model.logs(found)
         told.on_test_end(logs)
         progress.end(logs)
@@ -291,11 +296,12 @@ def predict(model: Any, source: Source, steps: int | None, callbacks: Any, verbo
     with Progress(0 if verbose == "auto" else verbose, 1, "predict") as progress, told:
         progress.begin(0, known, "Predict")
         told.on_predict_begin({})
-        for number, (batch, _, _) in enumerate(progress.watch(source.epoch(steps=steps))):
+        for number, (batch, _, _) in enumerate(source.epoch(steps=steps)):
             told.on_predict_batch_begin(number, {})
             leaves, structure = tree.flatten(step(batch))
             parts.append([np.asarray(leaf) for leaf in leaves])
             told.on_predict_batch_end(number, {"outputs": parts[-1]})
+            progress.step()
         told.on_predict_end({})
         progress.end({})
     return tree.unflatten(structure, [np.concatenate(rows) for rows in zip(*parts, strict=True)])

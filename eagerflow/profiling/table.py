@@ -17,11 +17,15 @@ OTHER = "(Python and other)"
 
 
 def table_text(profile: Results) -> str:
-    """A profile as a table, followed by a summary of omitted rows."""
-    machine, runs, seconds = profile.machine, profile.runs, profile.seconds
+    """A profile as a table, followed by a summary of omitted rows.
+
+    Shares are those of the time of all threads together.
+    """
+    machine, runs = profile.machine, profile.runs
     own = [row for row in profile.rows if row.seconds > 0]
     other = Row(OTHER, 0, max(profile.other, 0.0))
     rows = sorted([*own, other], key=lambda row: -row.seconds)
+    seconds = sum(row.seconds for row in rows)
     shown, left = rows[:MAX_ROWS], rows[MAX_ROWS:]
     cells = [_HEAD, *(_cells(row, seconds, runs, machine) for row in shown)]
     lines = aligned_columns(cells, ">>>>>>><<")
@@ -29,7 +33,11 @@ def table_text(profile: Results) -> str:
         taken = sum(row.seconds for row in left)
         lines.append(f"and {len(left)} more: {taken / runs * 1e3:.3f} ms, {taken / seconds:.1%}")
     lines += ["", *_sums(profile), *_threads(profile), *_memory(profile)]
-    lines.append(f"peak: {machine.gigaflops:.0f} GFLOP/s, {machine.gigabytes:.0f} GB/s")
+    cached = any(row.gigabytes > machine.gigabytes for row in shown)
+    lines.append(
+        f"peak: {machine.gigaflops:.0f} GFLOP/s, {machine.gigabytes:.0f} GB/s"
+        + (" of memory; faster rates are those of caches" if cached else "")
+    )
     if profile.left_out:
         lines.append(f"about {profile.left_out:,} calls more were too many to be kept")
     return "\n".join([printable(x) for x in lines])
@@ -38,7 +46,7 @@ def table_text(profile: Results) -> str:
 def _cells(row: Row, seconds: float, runs: int, machine: Machine) -> tuple[str, ...]:
     rates: list[str] = []
     for rate, most in zip((row.gigaflops, row.gigabytes), machine, strict=True):
-        rates += (f"{rate:.1f}", f"{rate / most:.0%}") if rate else ("", "")
+        rates += (f"{rate:.1f}", f"{min(rate / most, 1):.0%}") if rate else ("", "")
     calls = row.calls / runs
     return (
         f"{row.seconds / seconds:.1%}",
@@ -74,9 +82,10 @@ def _threads(profile: Results) -> list[str]:
     rows = profile.by("thread")
     if all(part.event.thread is profile.thread for part in profile.parts):
         return []
+    whole = seconds_text(sum(row.seconds for row in rows))
     shown = [f"{row.name} {seconds_text(row.seconds)}" for row in rows[:MAX_THREADS]]
     more = [f"{len(rows) - MAX_THREADS} more"] if len(rows) > MAX_THREADS else []
-    return [f"threads: {', '.join([*shown, *more])}"]
+    return [f"threads, {whole} together: {', '.join([*shown, *more])}"]
 
 
 def _memory(profile: Results) -> list[str]:

@@ -194,7 +194,7 @@ def test_sessions_and_devices(monkeypatch):
     assert {"cpu:0", "cpu:1"} <= {row.name for row in p.by("device")}
     threads = {row.name for row in p.by("thread")}
     assert {"eagerflow cpu:0", "eagerflow cpu:1"} <= threads
-    assert "threads: " in str(p)
+    assert "threads, " in str(p)
 
 
 def test_threads_that_come_and_go_have_their_names():

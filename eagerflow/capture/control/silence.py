@@ -38,7 +38,7 @@ def _silent_body(graph: Graph) -> Graph:
         return graph
     new: dict[Value, Value] = {}
     nodes = silent(graph.nodes, new)
-    return type(graph)(graph.name, graph.inputs, nodes, [new.get(v, v) for v in graph.outputs])
+    return type(graph)(graph.name, graph.inputs, nodes, graph.outputs.replaced(new))
 
 
 @kept

@@ -1,10 +1,13 @@
 """What the machine reaches: more than any product or sum here does, measured once."""
 
 import json
+import re
+import threading
 
 import numpy as np
 import pytest
 
+import eagerflow as ef
 from eagerflow.profiling import machine
 from eagerflow.runtime import threads
 from eagerflow.runtime.cache import ObjectCache
@@ -62,3 +65,18 @@ def test_measured_bytes_match_the_numpy_operation(nothing_known, monkeypatch):
     )
     monkeypatch.setattr(machine, "perf_counter", iter(range(1000)).__next__)
     assert machine.memory_gigabytes(1) == pytest.approx(2 * seen[0] / 1e9)
+
+
+def test_no_share_is_above_the_whole():
+    x = ef.ones((64, 256))
+    with ef.profile(1e-3, 1e-3) as p:  # far below any machine
+        team = [threading.Thread(target=lambda: [ef.tanh(x) for _ in range(50)]) for _ in range(3)]
+        for thread in team:
+            thread.start()
+        for thread in team:
+            thread.join()
+    text = str(p)
+    shares = [float(x) for x in re.findall(r"^ *([\d.]+)%", text, re.MULTILINE)]
+    assert 99.5 < sum(shares) < 100.5
+    assert max(map(float, re.findall(r"([\d.]+)%", text))) <= 100
+    assert "faster rates are those of caches" in text
