@@ -35,6 +35,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class EagerflowError(Exception):
     """Base of all errors that eagerflow raises on purpose.
 

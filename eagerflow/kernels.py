@@ -10,6 +10,11 @@ from eagerflow.errors import ArgumentError
 
 __all__ = ["Listing", "show"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 CODES = ("region", "llvm", "assembly", "cuda")
 
 

@@ -45,3 +45,7 @@ __all__ = [
     "calibrated",
     "simulate",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -156,10 +156,12 @@ class Graph:
         """
         return _TOOLS["value"](self, name)
 
-    def text(self, *, lines: bool = True, types: bool = True) -> str:
+    def text(self, *, lines: bool = True, types: bool = True, whole: bool = True) -> str:
         """The listing of the graph, which ``print(graph)`` shows.
 
         ``lines=False`` leaves out the lines of the user's code, ``types=False`` dtypes and shapes.
+        ``whole=False`` folds repeated parts of a long listing into the first and a count, as
+        ``print`` does.
         The time is proportional to the length of the listing.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
@@ -171,7 +173,7 @@ class Graph:
           return
             output = multiply
         """
-        return _TOOLS["text"](self, lines=lines, types=types)
+        return _TOOLS["text"](self, lines=lines, types=types, whole=whole)
 
     def costs(self, sizes: Mapping[str, int] | None = None, **named: int) -> Any:
         """The costs of the graph: operations, bytes moved and memory, as a Costs, which is a table.
@@ -425,7 +427,7 @@ class Graph:
         return _TOOLS["_repr_html_"](self)
 
     def __str__(self) -> str:
-        return self.text()
+        return self.text(whole=False)
 
     def __repr__(self) -> str:
         inputs = zip(self.inputs.names, self.inputs, strict=True)

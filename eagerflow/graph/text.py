@@ -28,6 +28,7 @@ import numpy as np
 from eagerflow.cells import file_name
 from eagerflow.dims import Dim
 from eagerflow.errors import printable, short_repr
+from eagerflow.graph.folding import fold
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Node, Source, Value
 from eagerflow.graph.walk import all_values, named_bodies, named_outputs
@@ -188,7 +189,7 @@ class _Row(NamedTuple):
 
 
 @graph_method
-def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
+def text(self: Graph, *, lines: bool = True, types: bool = True, whole: bool = True) -> str:
     """See ``Graph.text``."""
     written: list[str] = []
     # A stack of items to write, the next one last: not recursive, whatever the depth.
@@ -206,7 +207,10 @@ def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
             extra, label, graph = part
             deeper = indent + extra if len(todo) < _MAX_LEVELS else indent
             todo.append((deeper, _listing(graph, label, lines, types)))
-    return "\n".join(written)
+    shown = written if whole else fold(written)
+    if len(shown) < len(written):
+        shown.append(f"\n  {len(written):,} lines in all, by graph.text()")
+    return "\n".join(shown)
 
 
 def _listing(

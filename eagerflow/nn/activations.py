@@ -49,6 +49,11 @@ __all__ = [
     "threshold",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 celu = ops.celu
 elu = ops.elu
 exponential = ops.exp

@@ -51,6 +51,7 @@ class BaseLayer(Module):
         trainable: bool = True,
         activity_regularizer: Any = None,
     ) -> None:
+        """Arguments of all layers, by keyword; see the class."""
         known = name is None or isinstance(name, str)
         require(known, name, "not a name", type(self).__name__, "name", "a string")
         self.name = name or unique(snake_case(type(self).__name__))

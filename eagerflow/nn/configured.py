@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature
-from types import MappingProxyType, NoneType
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -29,6 +29,7 @@ from typing import (
     NamedTuple,
     Self,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -143,14 +144,65 @@ class _Facts(NamedTuple):
 def _facts(cls: Any, init: Callable[..., None]) -> _Facts:
     """The facts of the constructor that ``arguments`` makes from the ``__init__`` of ``cls``."""
     written = inspect.signature(init)
-    stated = {p.name: p for p in written.parameters.values() if p.kind is not _VAR_KEYWORD}
+    hints = get_type_hints(init)
+    stated = {
+        p.name: p.replace(annotation=Words(readable(hints.get(p.name, p.annotation))))
+        for p in written.parameters.values()
+        if p.kind is not _VAR_KEYWORD
+    }
     inherited = inspect.signature(super(cls, cls).__init__).parameters
     takes_options = len(stated) < len(written.parameters)
-    options = [p for name, p in _others(inherited) if takes_options and name not in stated]
+    options = [
+        p.replace(annotation=Words(readable(p.annotation)))
+        for name, p in _others(inherited)
+        if takes_options and name not in stated
+    ]
     parameters = sorted([*stated.values(), *options], key=lambda p: p.kind)  # by position first
     own = [name for name, _ in _others(stated) if name not in inherited]
     plain = [name for name in own if getattr(getattr(cls, name, None), "fset", True)]
-    return _Facts(written.replace(parameters=parameters), own, _checks(init, plain))
+    signature = written.replace(parameters=parameters, return_annotation=Signature.empty)
+    return _Facts(signature, own, _checks(init, plain))
+
+
+class Words(str):
+    """An annotation as it is to be read: signatures show it without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def readable(hint: Any) -> str:
+    """A type in short form: without checks of values, and without modules.
+
+    >>> from typing import Annotated
+    >>> from eagerflow.nn.configured import readable
+    >>> readable(Annotated[int, abs] | None), readable(Callable[..., Any])
+    ('int | None', 'Callable[..., Any]')
+    """
+    if isinstance(hint, str):
+        return hint
+    if get_origin(hint) is Annotated:
+        return readable(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return " | ".join(dict.fromkeys(map(readable, get_args(hint))))
+    if hint is NoneType:
+        return "None"
+    return re.sub(r"(?<![\w.])(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint))
+
+
+def _names(cls: Any, init: Callable[..., None]) -> dict[str, bool]:
+    """The arguments of the constructor that ``arguments`` makes: whether each is keyword-only."""
+    code = init.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    own = {name: i >= code.co_argcount - 1 for i, name in enumerate(names)}
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return own
+    base = super(cls, cls).__init__
+    inherited = getattr(base, "argument_names", None)
+    if inherited is None:
+        inherited = _names(cls.__mro__[1], base) if hasattr(base, "__code__") else {}
+    whole = inherited | own
+    return {name: whole[name] for name in sorted({**own, **inherited}, key=whole.__getitem__)}
 
 
 def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
@@ -179,6 +231,9 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
     signature = LateSignature(lambda: facts().signature)
     construct.__signature__ = signature  # type: ignore[attr-defined]
     construct.sets_attributes = True  # type: ignore[attr-defined]
+    construct.argument_names = _names(cls, init)  # type: ignore[attr-defined]
+    if cls._documented is not None and not init.__doc__:
+        construct.__doc__ = cls._documented(construct.argument_names)  # type: ignore[attr-defined]
     return construct
 
 
@@ -268,6 +323,8 @@ class Configured:
     """The attributes with the names of arguments, as the constructors have left them."""
     _renewed: ClassVar[frozenset[str]] = frozenset()
     """Arguments with an alternative name."""
+    _documented: ClassVar[Callable[[Iterable[str]], str] | None] = None
+    """Makes the documentation of constructors of their arguments' names."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)

@@ -25,6 +25,11 @@ __all__ = [
     "unit_norm",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _EPSILON = 1e-7
 
 Length = Annotated[float, number(lambda x: x >= 0, "not a length", "a number of at least 0")]

@@ -61,6 +61,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class _Random(Initializer):
     """Base of random initializers: with a ``seed``, every call returns the same numbers."""
 

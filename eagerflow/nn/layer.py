@@ -19,6 +19,7 @@ from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, EagerflowError, ShapeError
 from eagerflow.guard import call_with
 from eagerflow.handlers import raised_here
+from eagerflow.nn.argument_texts import documented
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.base_layer import BaseLayer, is_ours
 from eagerflow.nn.configured import Untracked
@@ -87,6 +88,7 @@ class Layer(BaseLayer):
     """
 
     supports_masking = False
+    _documented = staticmethod(documented)
     _makes_masks = False
     _takes: frozenset[str] = frozenset()
     _call_names: tuple[str, ...] = ()

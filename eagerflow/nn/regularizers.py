@@ -30,6 +30,11 @@ __all__ = [
     "orthogonal_regularizer",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Factor = Annotated[
     float,
     number(lambda x: 0 <= x < math.inf, "not a factor", "a finite number of at least 0"),

@@ -26,6 +26,11 @@ __all__ = [
     "get",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Steps = Annotated[float, number(lambda x: x > 0, "not a number of steps", "a positive number")]
 
 

@@ -76,8 +76,7 @@ def fit(
             progress.begin(epoch, known)
             left = None if steps is None else steps - model._initial_batch % steps
             model._initial_batch = 0
-            batches = source.epoch(shuffle, left)
-            first = epoch == begin
+            batches, first = source.epoch(shuffle, left), epoch == begin
             try:
                 with _beside(source):
                     own = _run(model, "train", batches, told, progress, first, made, strategy)

@@ -31,6 +31,6 @@ def view(function: Any) -> Markup:
     for graph in graphs[-1:]:
         parts.append(folded(f"graph: {graph!r}", drawn(graph)))
         if len(graph.nodes) <= MAX_LISTED_NODES:
-            parts.append(folded("listing", text_block(text(graph))))
+            parts.append(folded("listing", text_block(text(graph, whole=False))))
     parts.append(folded("relies on", text_block(function.ledger() or "nothing")))
     return element("div", head, *parts)

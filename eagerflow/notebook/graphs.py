@@ -16,7 +16,7 @@ def view(graph: Any) -> Markup:
     """A Graph: its inputs, its picture, and its listing."""
     listing = []
     if len(graph.nodes) <= MAX_LISTED_NODES:
-        listing = [folded("listing", text_block(text(graph)))]
+        listing = [folded("listing", text_block(text(graph, whole=False)))]
     return element("div", element("code", repr(graph)), drawn(graph), *listing)
 
 

@@ -5,3 +5,7 @@ from __future__ import annotations
 from eagerflow.summary.writer import Writer
 
 __all__ = ["Writer"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,3 +5,7 @@ from __future__ import annotations
 from eagerflow.testing.gradients import check_gradients
 
 __all__ = ["check_gradients"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -60,6 +60,11 @@ __all__ = [
     "unused_results",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 MAX_ROUNDS = 8
 """The maximum number of runs of a pass; each round may enable rewrites in the next one."""
 

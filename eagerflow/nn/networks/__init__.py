@@ -46,3 +46,7 @@ __all__ = [
     "vgg",
     "wide_and_deep",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -133,3 +133,10 @@ def test_constants_dtypes_and_modules_are_exempt():
         "planted.g: has no docstring of its own",
         "planted.child.f: has no docstring of its own",
     ]
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_completion_offers_public_names_alone(name):
+    module = public_modules()[name]
+    offered = {name for name in dir(module) if not name.startswith("__")}
+    assert offered == {name for name in module.__all__ if not name.startswith("__")}
