@@ -1,5 +1,6 @@
 """The command as a user types it."""
 
+import re
 import subprocess
 import sys
 
@@ -16,11 +17,23 @@ def run(*arguments, cwd=None):
 
 
 def test_demo_trains_to_98_percent_and_draws(tmp_path):
-    result = run("demo", "--output", str(tmp_path))
+    folder = tmp_path / "made"
+    result = run("demo", "--output", str(folder))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "ShapeError: matmul" in result.stdout
     assert "of the held-out digits are right" in result.stdout
-    picture = tmp_path / "digits.png"
+    assert "layers.Conv2D(32, 3, padding=" in result.stdout  # the code that runs
+    end = result.stdout.partition("\nIn short\n")[2]
+    assert re.search(r"[\d.]+ times as fast: the captured step", end)
+    assert "the same predictions without the model's code" in end
+    assert {path.name for path in folder.iterdir()} == {
+        ".gitignore",
+        "digits.ef",
+        "digits.png",
+        "graph.svg",
+    }
+    assert (folder / ".gitignore").read_text() == "*\n"
+    picture = folder / "digits.png"
     assert str(picture) in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
