@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["documented", "text_of"]
+__all__ = ["TEXTS", "documented", "text_of"]
 
-_TEXTS = {
+TEXTS = {
     "activation": "a name or a function, applied to the result",
     "activity_regularizer": "a function of the outputs, added to the loss",
     "alpha": "the factor of negative values, or of the sum of squares",
@@ -158,8 +158,8 @@ def text_of(name: str) -> str | None:
     >>> text_of("units"), text_of("kernel_initializer")
     ('the number of outputs', 'the initial values of the kernel')
     """
-    if name in _TEXTS:
-        return _TEXTS[name]
+    if name in TEXTS:
+        return TEXTS[name]
     weight, _, end = name.rpartition("_")
     return _ENDS[end].format(weight.replace("_", " ") or "weights") if end in _ENDS else None
 

@@ -184,7 +184,7 @@ def readable(hint: Any) -> str:
     if get_origin(hint) is Annotated:
         return readable(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        return " | ".join(dict.fromkeys(map(readable, get_args(hint))))
+        return " | ".join(dict.fromkeys([readable(part) for part in get_args(hint)]))
     if hint is NoneType:
         return "None"
     return re.sub(r"(?<![\w.])(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint))
@@ -323,7 +323,7 @@ class Configured:
     """The attributes with the names of arguments, as the constructors have left them."""
     _renewed: ClassVar[frozenset[str]] = frozenset()
     """Arguments with an alternative name."""
-    _documented: ClassVar[Callable[[Iterable[str]], str] | None] = None
+    _documented: ClassVar[Any] = None
     """Makes the documentation of constructors of their arguments' names."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:

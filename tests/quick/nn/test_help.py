@@ -56,7 +56,7 @@ def test_each_argument_of_a_layer_has_its_line(name):
 
 def test_no_line_is_for_an_argument_that_does_not_exist():
     known = {name for cls in CLASSES.values() for name in inspect.signature(cls).parameters}
-    assert set(argument_texts._TEXTS) <= known
+    assert set(argument_texts.TEXTS) <= known
 
 
 def test_classes_of_users_have_their_arguments():
