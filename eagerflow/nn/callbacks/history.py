@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow import extras
 from eagerflow.display import html
 from eagerflow.errors import ArgumentError
+from eagerflow.graph.text import aligned_columns
 from eagerflow.nn.arguments import require
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.configured import arguments
@@ -19,6 +20,7 @@ from eagerflow.nn.progress import shown
 __all__ = ["CSVLogger", "History"]
 
 COLUMNS = 3  # of charts in a row
+ROWS = 20  # of epochs in the text
 MARKED = 30  # numbers of a curve up to which points are marked
 
 
@@ -29,6 +31,9 @@ class History(Callback):
     >>> history.on_epoch_end(0, {"loss": 1.5})
     >>> history.history, history.epoch
     ({'loss': [1.5]}, [0])
+    >>> print(history)
+    epoch  loss
+        1   1.5
     """
 
     def __init__(self) -> None:
@@ -108,6 +113,21 @@ class History(Callback):
         axes.grid(alpha=0.3)
         if len(axes.lines) > 1:
             axes.legend()
+
+    def __str__(self) -> str:
+        """A table of the numbers; of many epochs, some at even distances, and the last."""
+        if not self.epoch:
+            return repr(self)
+        found = {
+            name: dict(zip(self._epochs.get(name, ()), values, strict=False))
+            for name, values in self.history.items()
+        }
+        every = -(-len(self.epoch) // ROWS)
+        rows = [["epoch", *found]]
+        for epoch in self.epoch[::-1][::every][::-1]:
+            own = [numbers.get(epoch + 1) for numbers in found.values()]
+            rows.append([str(epoch + 1), *("" if x is None else shown(x, ".4g") for x in own)])
+        return "\n".join(aligned_columns(rows, ">" * len(rows[0])))
 
     def __repr__(self) -> str:
         last = ", ".join(

@@ -407,3 +407,16 @@ def test_a_schedule_may_take_the_epoch_alone(schedule):
     scheduler.set_model(model)
     scheduler.on_epoch_begin(0)
     assert float(model.optimizer.learning_rate) == 0.25
+
+
+def test_text_of_a_history_is_a_table():
+    history = ef.nn.callbacks.History()
+    assert str(history) == "<History: 0 epochs>"
+    for epoch in range(45):
+        logs = {"loss": 1.0 / (epoch + 1), "each": [0.5, epoch]}
+        history.on_epoch_end(epoch, logs | ({"val_loss": 2.0} if epoch % 2 else {}))
+    head, *rows = [line.split() for line in str(history).splitlines()]
+    assert head == ["epoch", "loss", "each", "val_loss"]
+    assert len(rows) == 15 and rows[-1] == ["45", "0.02222", "[0.5,", "44]"]
+    assert rows[-2] == ["42", "0.02381", "[0.5,", "41]", "2"]
+    assert "\n" not in repr(history)
