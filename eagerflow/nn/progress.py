@@ -15,6 +15,8 @@ from eagerflow.notebook.shell import kernel_shell
 
 __all__ = ["Progress"]
 
+MIN_SHOWN = 1e-3  # smaller numbers have an exponent
+
 
 class Progress(ScopeGuard):
     """Shows the progress of epochs; a context manager that closes unfinished bars.
@@ -64,11 +66,16 @@ def _text(logs: dict[str, Any]) -> str:
     return ", ".join(f"{name}: {shown(value)}" for name, value in logs.items())
 
 
-def shown(value: Any, form: str = ".4f") -> str:
-    """A formatted number, or the numbers of a metric with several."""
+def shown(value: Any, form: str | None = None) -> str:
+    """A formatted number, or the numbers of a metric with several.
+
+    >>> from eagerflow.nn.progress import shown
+    >>> shown(0.5), shown([2.25, 0.0]), shown(1.5e-6)
+    ('0.5000', '[2.2500, 0.0000]', '1.50e-06')
+    """
     if np.ndim(value):
         return f"[{', '.join(shown(x, form) for x in value)}]"
-    return format(value, form)
+    return format(value, form or (".2e" if 0 < abs(value) < MIN_SHOWN else ".4f"))
 
 
 def _kind_of_bar() -> type[Bar] | None:
