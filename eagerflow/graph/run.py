@@ -44,7 +44,7 @@ def _program(graph: Graph) -> _Program:
         args = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
         numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
         f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
-        named = any([is_symbolic(x) for x in node.attributes.values()])
+        named = is_symbolic(tuple(node.attributes.values()))
         steps.append((f, args, node.attributes, named, [numbers[v] for v in node.outputs], node))
     known = [as_tensor(v.constant) for v in constants]
     results = [numbers[v] for v in graph.all_outputs()]
