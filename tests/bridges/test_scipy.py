@@ -57,7 +57,8 @@ def test_minimize(method, derivatives, dtype, way):
     both = "jac=True" in derivatives
     f = made(ef.value_and_grad(rosenbrock) if both else rosenbrock)
     options = {"maxiter": 40}
-    ours, theirs = dict(method=method, options=options), dict(method=method, options=options)
+    ours = {"method": method, "options": options}
+    theirs = dict(ours)
     if derivatives != "none":
         gradient = made(ef.grad(rosenbrock))
         ours["jac"], theirs["jac"] = (True, True) if both else (gradient, in_numpy(gradient, None))
@@ -143,7 +144,9 @@ def test_roots_of_numbers(way):
 
     f, slope = WAYS[way](cubic), WAYS[way](ef.grad(cubic))
     curve = WAYS[way](ef.grad(ef.grad(cubic)))
-    cases = [{"bracket": [0, 2], "method": m} for m in "brentq brenth bisect ridder toms748".split()]
+    cases = [
+        {"bracket": [0, 2], "method": m} for m in "brentq brenth bisect ridder toms748".split()
+    ]
     cases += [
         {"x0": 1.0, "x1": 1.5, "method": "secant"},
         {"x0": 1.0, "fprime": slope, "method": "newton"},

@@ -30,9 +30,11 @@ LEVELS = {
             ["codegen"],
             ["primitives", "backends"],
             [
+                "columns",
                 "convert",
                 "customs",
                 "display",
+                "dlpack",
                 "masks",
                 "number",
                 "recorder",
