@@ -35,6 +35,7 @@ try:
     )
     from eagerflow.dims import Dim
     from eagerflow.dtypes import as_dtype
+    from eagerflow.einops import wait_for_einops
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
     from eagerflow.ops.other_names import members
@@ -205,3 +206,4 @@ _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])
 display.set_view(_view)
 blas.choose_kernels()
+wait_for_einops()

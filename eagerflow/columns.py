@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -15,10 +15,12 @@ _MARKS = "isna", "null_count", "itercolumns"
 _SHOWN = 6  # columns in an error
 
 
-@lru_cache(256)
-def has_columns(cls: type) -> bool:
+def _has_columns(cls: type) -> bool:
     """Whether objects of a class are data frames, tables or series."""
     return hasattr(cls, "__array__") and any(hasattr(cls, mark) for mark in _MARKS)
+
+
+has_columns: Callable[[type], bool] = lru_cache(256)(_has_columns)
 
 
 def array_of_columns(obj: Any) -> np.ndarray[Any, Any]:

@@ -65,7 +65,7 @@ LEVELS = {
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone", "summary"],
-            ["cluster", "notebook", "serving", "testing"],
+            ["cluster", "einops", "notebook", "serving", "testing"],
         ]
     )
     for name in names
