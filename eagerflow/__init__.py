@@ -80,9 +80,9 @@ globals().update(_DTYPES)
 def tensor(obj: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A Tensor with a copy of the values of ``obj``.
 
-    ``obj`` is a number, a nested list of numbers, a NumPy array, a Tensor, or anything with
-    ``__dlpack__`` or ``__array__``. Without ``dtype``, Python floats become float32, ints
-    int64, and arrays keep theirs. ``device`` is a name such as ``"cpu:0"``. Raises
+    ``obj`` is a number, a nested list of numbers, a NumPy array, a Tensor, a data frame, or
+    anything with ``__dlpack__`` or ``__array__``. Without ``dtype``, Python floats become float32,
+    ints int64, and arrays keep theirs. ``device`` is a name such as ``"cpu:0"``. Raises
     DTypeError, ShapeError (ragged lists) or DeviceError.
 
     >>> ef.tensor([[1, 2], [3, 4]], dtype="float32").shape

@@ -51,7 +51,8 @@ def array_of_columns(obj: Any) -> np.ndarray[Any, Any]:
         "columns hold no numbers" if texts else "columns of bools and of numbers are mixed",
         received=_listed([_named(*column) for column in texts or columns]),
         expected="columns of numbers, or all of bools",
-        hint="choose columns; ef.nn.StringLookup makes numbers of texts"
+        hint="choose columns; ef.nn.StringLookup makes numbers of texts, .astype('float32') of "
+        "Python's objects"
         if texts
         else ".astype('float32')",
     )
