@@ -1,6 +1,7 @@
 """einops on tensors: the results that it gives on NumPy's arrays, in every way of running."""
 
 import copy
+import doctest
 import os
 import pathlib
 import pickle
@@ -158,6 +159,11 @@ def test_layers(layers, einops, tmp_path):
     copied = type(model).from_config(model.get_config())
     assert [layer.name for layer in copied.layers] == [layer.name for layer in model.layers]
     assert ef.function(model)(x).shape == (4, 2)
+
+
+def test_examples_of_layers(layers):
+    found = doctest.testmod(layers, extraglobs={"ef": ef})
+    assert found.attempted >= 6 and not found.failed
 
 
 def test_layers_train(layers):
