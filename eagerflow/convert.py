@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow.backends.numpy import is_shared, lend, quietly
 from eagerflow.columns import array_of_columns, has_columns
 from eagerflow.devices import Device, as_device, device_of
+from eagerflow.dims import Dim
 from eagerflow.dlpack import exchanged
 from eagerflow.dtypes import (
     FLOAT8,
@@ -24,8 +25,9 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
 from eagerflow.handlers import raised_here
-from eagerflow.number import Number
+from eagerflow.number import Number, size_as_number
 from eagerflow.op import MAX_DEPTH, ops
+from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
@@ -51,6 +53,8 @@ def as_tensor(
     promises that the Tensor is used at once and dropped.
     """
     wanted = None if dtype is None else as_dtype(dtype)
+    if type(obj) is Dim and recording():
+        obj = size_as_number(obj)
     if wanted is not None:
         obj = obj.meeting(wanted) if type(obj) is Number else plain_number(obj)
     if isinstance(obj, Operators):
