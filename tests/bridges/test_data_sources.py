@@ -150,9 +150,12 @@ def test_datasets_of_grain(expected):
 
 def check_tables(table, expected):
     """A table whose items are dicts of Python's numbers or of arrays, as Hugging Face's."""
-    loader = ef.nn.Loader(table, 4, map=lambda e: (np.float32(e["x"]), np.float32(e["y"])))
-    assert used(loader) == expected
-    shuffled = [y for _, y in ef.nn.Loader(table, 4, map=loader._of_examples[0].call, shuffle=20)]
+
+    def pair(example):
+        return np.float32(example["x"]), np.float32(example["y"])
+
+    assert used(ef.nn.Loader(table, 4, map=pair)) == expected
+    shuffled = [y for _, y in ef.nn.Loader(table, 4, map=pair, shuffle=20)]
     assert sorted(np.concatenate(shuffled).ravel()) == sorted(Y.ravel())
 
     def joined(examples):
