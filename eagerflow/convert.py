@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import is_shared, lend, quietly
+from eagerflow.columns import array_of_columns, has_columns
 from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dims import Dim
+from eagerflow.dlpack import exchanged
 from eagerflow.dtypes import (
     FLOAT8,
     STANDARD,
@@ -200,7 +202,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
         _refuse(obj, array.dtype)
     if dtype is None:
         dtype = native
-        if not hasattr(obj, "dtype"):  # such as a range
+        if not hasattr(obj, "dtype") and not hasattr(obj, "__array__"):  # such as a range
             dtype = default_dtype(_type_kind(native.type) or float)
     if array.dtype == dtype and not (own and copy is False):
         return array, own
@@ -213,13 +215,11 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
 def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
     if obj is None or isinstance(obj, str | bytes | dict | set):
         _refuse(obj)
+    if not own and has_columns(type(obj)):
+        return array_of_columns(obj)
+    if is_foreign_array(type(obj)):
+        return exchanged(obj)
     try:
-        if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
-            try:
-                return np.from_dlpack(obj)
-            except raised_here(BufferError, RuntimeError, TypeError):
-                if not hasattr(obj, "__array__"):  # otherwise NumPy's DLPack, which has no bfloat16
-                    raise
         return quietly(np.asarray, obj) if own else np.asarray(obj)
     except raised_here(OverflowError) as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None

@@ -12,6 +12,7 @@ from typing import Any
 
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import as_device
+from eagerflow.dlpack import capsule_of
 from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, DeviceError, short_repr
 from eagerflow.ops.creation.cast import astype, own_value, to_device
@@ -204,7 +205,7 @@ def _dlpack(
         array.flags.writeable = False
     else:
         array = array.copy()
-    return array.__dlpack__(**told)
+    return capsule_of(array, **told)
 
 
 def _dlpack_device(self: Any) -> tuple[int, int]:

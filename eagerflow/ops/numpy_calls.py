@@ -23,6 +23,7 @@ from eagerflow.ops.keywords import translate
 from eagerflow.ops.late import load
 from eagerflow.ops.other_names import table
 from eagerflow.ops.plain import plain
+from eagerflow.recorder import recorder_state
 from eagerflow.tensor import Operators, Tensor, array_namespace, joining
 
 __all__: list[str] = []
@@ -196,12 +197,21 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         for x in inputs:
             if not joining[type(x)]:
                 return NotImplemented
+    if kwargs and _into_arrays(kwargs.get("out")):  # such as array += tensor
+        arrays = (np.asarray(x) if isinstance(x, Operators) else x for x in inputs)
+        return getattr(ufunc, method)(*arrays, **kwargs)
     call = _ufuncs.get(ufunc) or call_of(ufunc)
     if method != "__call__" or call is None:
         return _ufunc_method(ufunc, method, call, inputs, kwargs)
     if kwargs:
         inputs = _with_keywords(ufunc.__name__, inputs, kwargs)
     return call(*inputs)
+
+
+def _into_arrays(out: Any) -> bool:
+    """Whether results go into NumPy arrays; gradients and captured programs would lose them."""
+    arrays = out is not None and all(isinstance(x, np.ndarray) for x in out)
+    return arrays and recorder_state()[1] is None
 
 
 def _with_keywords(name: str, inputs: Any, kwargs: Any) -> Any:

@@ -30,9 +30,11 @@ LEVELS = {
             ["codegen"],
             ["primitives", "backends"],
             [
+                "columns",
                 "convert",
                 "customs",
                 "display",
+                "dlpack",
                 "masks",
                 "number",
                 "recorder",
@@ -63,7 +65,7 @@ LEVELS = {
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone", "summary"],
-            ["cluster", "notebook", "serving", "testing"],
+            ["cluster", "einops", "notebook", "serving", "testing"],
         ]
     )
     for name in names

@@ -19,7 +19,9 @@ CORE_LINES = 3_715
 # What a call of an op goes through, without what computes: see DESIGN in docs/architecture.md.
 WHAT_COMPUTES = {"runtime", "codegen", "primitives", "backends"}
 BESIDE = {
+    "columns",
     "customs",
+    "dlpack",
     "fields",
     "handlers",
     "masks",
