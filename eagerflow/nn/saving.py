@@ -67,13 +67,18 @@ def save(model: Any, path: Any) -> None:
     write_state(state.snapshot(model), path, facts | _of_weights(model), {}, "save")
 
 
-def _of_weights(model: Any) -> dict[str, list[str]]:
-    """The names of frozen weights, and of those excluded from weight decay."""
+def _of_weights(model: Any) -> dict[str, Any]:
+    """The names of frozen weights, of those excluded from weight decay, and of groups."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     weights = named_weights(model).items()
     told = {
         "frozen": [name for name, w in weights if not w.trainable],
         "no_decay": [name for name, w in weights if optimizer and optimizer.is_excluded(w)],
+        "groups": {
+            name: list(group)
+            for name, w in weights
+            if optimizer and (group := optimizer.group_of(w)) != (None, None)
+        },
     }
     return {key: names for key, names in told.items() if names}
 
@@ -223,6 +228,7 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
         model(*args, **kwargs)
     weights = named_weights(model).items()
     frozen, no_decay = (frozenset(facts.get(key, ())) for key in ("frozen", "no_decay"))
+    groups = dict(facts.get("groups", {}))
     for name, weight in weights:
         if name in frozen:
             weight.trainable = False
@@ -231,6 +237,9 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
         if no_decay:
             excluded = [weight for name, weight in weights if name in no_decay]
             model.optimizer.exclude_from_weight_decay(excluded)
+        for name, weight in weights:
+            if name in groups:
+                model.optimizer.add_group(weight, *groups[name])
     return model
 
 
