@@ -17,11 +17,12 @@ NAMES = [
     if name not in ("LBFGS", "LossScaleOptimizer", "Optimizer", "get", "schedules")
 ]
 VALUES = [np.array([[1.0, -2.0], [0.5, 3.0]], "float32"), np.array([0.5, -1.5], "float32")]
+NAMED = ("body/w", "head/b")
 STEPS = 4
 
 
 def weights():
-    return [ef.Variable(value, name) for value, name in zip(VALUES, ("body/w", "head/b"))]
+    return [ef.Variable(value, name) for value, name in zip(VALUES, NAMED, strict=True)]
 
 
 def gradients(step):
