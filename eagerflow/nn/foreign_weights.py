@@ -15,8 +15,8 @@ from eagerflow.graph.names import FreeNames
 from eagerflow.handlers import raised_here
 from eagerflow.nn import files
 from eagerflow.nn.configured import snake_case
-from eagerflow.nn.module import Module
-from eagerflow.nn.state import Misfits, fitted, named_modules, named_weights, refuse
+from eagerflow.nn.module import Module, named_modules
+from eagerflow.nn.state import Misfits, fitted, refuse
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["from_torch", "keras_weights"]
@@ -172,7 +172,7 @@ def from_torch(model: Any, source: Any, mapping: Mapping[str, str] | None = None
     arrays = source if isinstance(source, Mapping) else files.read(source, "from_torch").arrays
     groups = torch_modules({name: _from_tensor(value) for name, value in arrays.items()})
     units = dict(_units(model))
-    names = {id(variable): name for name, variable in named_weights(model).items()}
+    names = {id(variable): name for name, variable in model.named_weights().items()}
     values: dict[str, Any] = {}
     extra = []
     for path, prefix in _pairs(units, groups, mapping).items():
