@@ -152,7 +152,7 @@ log_softmax_v2: ef.log_softmax(x)
 logdet: ef.linalg.slogdet(x)
 logical: ef.logical_and(x, y)
 logmeanexp: ef.logsumexp(x) - math.log(x.size)
-logsigmoid: ef.log_sigmoid(x)
+logsigmoid log_expit: ef.log_sigmoid(x)
 lp_pool1d lp_pool2d lp_pool3d: ef.lp_pool(x, p, window)
 lpmv lpmn assoc_legendre: ef.assoc_legendre_p(x, n, m)
 lstm_cell gru_cell: ef.nn.LSTMCell(units), ef.nn.GRUCell(units)
@@ -365,7 +365,8 @@ single: ef.float32
 special: ef.erf, ef.lgamma, ef.digamma and others, in ef itself
 tree_map tree_util: Python's own loops over lists and dicts; ef.grad takes nests of tensors
 typing: ef.Tensor, ef.TensorSpec
-utils: ef.one_hot(classes, count), ef.random.seed(0), ef.nn.plot_model(model), ef.nn.Loader(data)
+utils: ef.one_hot(classes, count), ef.clip_by_global_norm(gradients, limit), ef.random.seed(0), \
+ef.nn.plot_model(model), ef.nn.Loader(data)
 xla tpu mps: ef.devices()
 """
 
@@ -502,7 +503,8 @@ Upsample UpsamplingNearest2d UpsamplingBilinear2d: ef.nn.UpSampling2D(factor)
 ZeroPad1d ZeroPad2d ZeroPad3d: ef.nn.ZeroPadding2D(padding), 1D or 3D
 clip_grad_norm_ clip_grad_value_: ef.clip_by_global_norm(gradients, limit)
 compact nowrap: def call(self, inputs) of an ef.nn.Layer
-utils: ef.one_hot(classes, count), ef.random.seed(0), ef.nn.plot_model(model), ef.nn.Loader(data)
+utils: ef.one_hot(classes, count), ef.clip_by_global_norm(gradients, limit), ef.random.seed(0), \
+ef.nn.plot_model(model), ef.nn.Loader(data)
 functional F: ef itself: ef.relu(x), ef.softmax(x)
 init: ef.nn.initializers
 models: ef.nn.Model, ef.nn.Sequential, ef.nn.load_model(file)
@@ -565,6 +567,18 @@ defaults: optimizer.get_config()
 add_variable assign: optimizer.build(variables)
 compute_gradients: tape.gradient(loss, variables) of ef.GradientTape()
 unscale_ scale: optimizer.scale_loss(loss)
+"""
+
+_SCHEDULE = """
+step: nothing: the optimizer counts its steps
+get_last_lr: schedule(step), or optimizer.learning_rate
+state_dict load_state_dict: schedule.get_config(): the optimizer has the state
+"""
+
+_METRIC = """
+update: metric.update_state(y_true, y_pred)
+compute: metric.result()
+reset reset_states: metric.reset_state()
 """
 
 _OPTIMIZERS = """
@@ -637,7 +651,9 @@ inverse: ef.linalg.inv(x)
 
 TABLES = {
     "Module": _MODULE,
+    "Metric": _METRIC,
     "Optimizer": _OPTIMIZER,
+    "Schedule": _SCHEDULE,
     "Tensor": _TENSORS,
     "eagerflow": _FUNCTIONS + _PACKAGE,
     "functions": _FUNCTIONS,

@@ -477,6 +477,13 @@ class Optimizer(Configured):
         >>> w.value
         Tensor(2.4, float32, cpu:0)
         """
+        if not callable(loss):
+            raise ArgumentError(
+                f"a {type(loss).__name__} is not a function",
+                op=self._label,
+                argument="loss",
+                hint="minimize(lambda: loss_of(model(x)), variables), or tape.gradient and apply",
+            )
         with GradientTape() as tape:
             value = loss()
             scaled = self.scale_loss(value)
