@@ -32,11 +32,7 @@ def sources_in(nest: Any) -> tuple[list[Any], tree.Structure]:
         hint = "x = x.astype('float32') before it is watched"
         if not isinstance(leaf, Tensor | Variable):
             weights = hasattr(type(leaf), "trainable_weights")
-            hint = (
-                "model.trainable_weights"
-                if weights
-                else "tensors alone, as model.trainable_weights"
-            )
+            hint = "model.trainable_weights" if weights else "a list of Variables or tensors"
         _check(leaf, hint, path_in(structure, i))
     return leaves, structure
 
@@ -93,7 +89,7 @@ def unwatched(entries: Iterable[Any], source: Any) -> str:
                 "has none for it: pass it to the function, and return its gradient too"
             )
     if not source.trainable:
-        return "the Variable is not trainable: call tape.watch(variable) before it is read"
+        return "the Variable was not watched: it is not trainable; call tape.watch(variable) first"
     return (
         "the tape recorded no use of this Variable: compute the loss inside of 'with "
         "ef.GradientTape() as tape:'; functions with custom gradients need it as an argument"

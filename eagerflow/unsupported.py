@@ -58,4 +58,5 @@ def remedy(obj: Any, dtype: Any = None) -> str | None:
 
 def _is_column(obj: Any, kind: str) -> bool:
     """Whether it is a list or an array of Python's objects."""
-    return kind == "O" and (hasattr(type(obj), "dtype") or isinstance(obj, list | tuple))
+    named = hasattr(type(obj), "dtype") and hasattr(type(obj), "__iter__")
+    return kind == "O" and (named or isinstance(obj, list | tuple))

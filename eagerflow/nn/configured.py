@@ -422,9 +422,8 @@ def from_config(
     if accepts(identifier):
         return identifier
     raise ArgumentError(
-        f"{identifier!r} is not understood"
-        if isinstance(identifier, int)
-        else f"a {type(identifier).__name__} is not understood",
+        f"{'an' if isinstance(identifier, int) else 'a'} {type(identifier).__name__} is not "
+        "understood",
         op=kind,
         expected="a name, an object of that kind, or its configuration",
         hint="no number of inputs is given to a layer: its first input shows it"

@@ -21,6 +21,7 @@ from eagerflow.variable import Variable, assign_together
 __all__ = [
     "Misfits",
     "fitted",
+    "listed",
     "named_state",
     "refuse",
     "restore",
@@ -156,13 +157,14 @@ def refuse(misfits: Misfits, model: str, hint: str | None = None) -> None:
             "the file does not fit the model",
             op=model,
             received="; ".join(
-                f"{kind}: {_listed(names)}" for kind, names in misfits._asdict().items() if names
+                f"{kind}: {listed(names)}" for kind, names in misfits._asdict().items() if names
             ),
             expected="the same weights, by name and shape",
             hint=hint,
         )
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first names, and the number of others."""
     more = len(names) - MAX_SHOWN
     return ", ".join(names[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")

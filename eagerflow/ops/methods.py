@@ -13,7 +13,7 @@ from typing import Any
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import as_device
 from eagerflow.dtypes import INEXACT
-from eagerflow.errors import ArgumentError, DeviceError, KeywordError, short_repr
+from eagerflow.errors import ArgumentError, DeviceError, short_repr
 from eagerflow.ops.creation.cast import astype, own_value, to_device
 from eagerflow.ops.elementwise.arithmetic import abs, divide, floor_divide, multiply, remainder
 from eagerflow.ops.elementwise.complexes import conj
@@ -216,11 +216,7 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
 
 def _view(self: Any, dtype: Any, *sizes: Any) -> Tensor:
     """The bits, read as numbers of another dtype; see ``ef.view``."""
-    if sizes or isinstance(dtype, int | tuple | list):
-        raise KeywordError(
-            "sizes are not a dtype", op="view", argument="dtype", hint="x.reshape(sizes)"
-        )
-    return load("creation.bits").view(self, dtype)
+    return load("creation.bits").view(self, (dtype, *sizes) if sizes else dtype)
 
 
 _METHODS = {

@@ -18,6 +18,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn import schedules
 from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import Configured, arguments, snake_case
+from eagerflow.nn.module import Module
 from eagerflow.nn.optimizers.gradients import Gradient, Pair, clipped, pairs_of
 from eagerflow.nn.optimizers.groups import Group, Groups
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
@@ -150,7 +151,7 @@ class Optimizer(Configured):
         held = getattr(self, "_rate", None)
         if isinstance(value, Mapping):
             value = schedules.get(value)
-        if callable(value):
+        if callable(value) and not isinstance(value, Module):
             self._rate: Any = value
         elif held is None:
             self._rate = Variable(rate_from(self._label, value), trainable=False)

@@ -179,7 +179,12 @@ def test_completion_lists_what_exists(value):
 
 
 def test_sizes_beside_each_other_are_one_tuple():
-    for call in (lambda: ef.ones(3, 4), lambda: ef.zeros(3, 4), lambda: X.view(4)):
+    for call in (
+        lambda: ef.ones(3, 4),
+        lambda: ef.zeros(3, 4),
+        lambda: X.view(4),
+        lambda: X.view(2, -1),
+    ):
         with pytest.raises(DTypeError, match=r"several sizes are one tuple, \(3, 4\); x\.reshape"):
             call()
 
