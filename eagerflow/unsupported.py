@@ -52,7 +52,7 @@ def remedy(obj: Any, dtype: Any = None) -> str | None:
     if any(isinstance(x, str | bytes) for x in items):
         return _TEXTS
     if None in items:
-        return "math.nan, or another number, in place of None"
+        return "np.asarray(x).astype('float32') has nan in place of None"
     return _OBJECTS if any(isinstance(x, Number) for x in items) else None
 
 

@@ -71,7 +71,14 @@ def add_hook(
 ) -> Hook:
     """See ``Layer.add_hook``."""
     hooks = {"before": before, "after": after}
-    require(before or after, None, "not a hook", layer._label, "before", "a function, or after=")
+    require(
+        hooks != {"before": None, "after": None},
+        None,
+        "not a hook",
+        layer._label,
+        "before",
+        "a function, or after=",
+    )
     for name, function in hooks.items():
         fits = function is None or callable(function)
         require(fits, function, "not a function", layer._label, name, "f(layer, args)")

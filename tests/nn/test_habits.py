@@ -125,7 +125,7 @@ CASES = {
     "array of texts": (lambda: ef.tensor(np.array(TEXTS)), LOOKUP),
     "objects": (lambda: ef.tensor(np.array(["a", 1], object)), LOOKUP),
     "numbers as objects": (lambda: ef.tensor(np.array([1, 2], object)), "array.astype('float32')"),
-    "None among numbers": (lambda: ef.tensor([1.0, None]), "math.nan"),
+    "None among numbers": (lambda: ef.tensor([1.0, None]), "has nan in place of None"),
     "dates": (lambda: ef.tensor(np.array(["2020-01-01"], "M8[D]")), "array.astype('int64')"),
     "targets of texts": (lambda: fit(X[:2], TEXTS), LOOKUP),
     "inputs of texts": (lambda: fit(TEXTS, Y[:2]), LOOKUP),
