@@ -109,7 +109,8 @@ def _variables_of(function: Any) -> Iterator[Any]:
         held += [function.__globals__.get(name) for name in _names_in(code)]
     for value in held:
         yield from tree.instances(value, (Variable,))
-        yield from getattr(value, "weights", None) or ()
+        weights = getattr(value, "weights", None)  # of a model; of others it may be anything
+        yield from weights if isinstance(weights, list) else ()
         yield from tree.instances(list(getattr(value, "__dict__", {}).values()), (Variable,))
 
 
