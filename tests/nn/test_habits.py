@@ -128,6 +128,11 @@ CASES = {
     "None among numbers": (lambda: ef.tensor([1.0, None]), "has nan in place of None"),
     "dates": (lambda: ef.tensor(np.array(["2020-01-01"], "M8[D]")), "array.astype('int64')"),
     "targets of texts": (lambda: fit(X[:2], TEXTS), LOOKUP),
+    "loader of texts": (lambda: nn.Loader((TEXTS, [0, 1]), 2), LOOKUP),
+    "batches of texts": (
+        lambda: [MODEL(x) for x, _ in nn.Loader((np.array(TEXTS), Y[:2]), 2)],
+        LOOKUP,
+    ),
     "inputs of texts": (lambda: fit(TEXTS, Y[:2]), LOOKUP),
     "layer on texts": (lambda: nn.Dense(2)(np.array(TEXTS)), LOOKUP),
     "integers in a dict": (lambda: ef.grad(len)({"w": ef.tensor([1, 2])}), "['w']: there is no "),
