@@ -29,6 +29,7 @@ from eagerflow.number import Number, size_as_number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor, new_tensor
+from eagerflow.unsupported import unsupported
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
 _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -199,7 +200,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
         return _whole_numbers(obj, dtype), True  # no NumPy dtype holds them all
     native = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
     if native not in _KNOWN:
-        _refuse(obj, array.dtype)
+        raise unsupported(obj, array.dtype)
     if dtype is None:
         dtype = native
         if not hasattr(obj, "dtype") and not hasattr(obj, "__array__"):  # such as a range
@@ -214,7 +215,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
 
 def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
     if obj is None or isinstance(obj, str | bytes | dict | set):
-        _refuse(obj)
+        raise unsupported(obj)
     if not own and has_columns(type(obj)):
         return array_of_columns(obj)
     if is_foreign_array(type(obj)):
@@ -260,14 +261,3 @@ def _cast(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any
         problem = f"{array.dtype} to {dtype} would drop the imaginary part"
         raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
     return quietly(array.astype, dtype)  # type: ignore[no-any-return]
-
-
-def _refuse(obj: Any, dtype: Any = None) -> None:
-    name = type(obj).__name__
-    what = f"{'an' if name[0] in 'aeiou' else 'a'} {name}" if obj is not None else "None"
-    if dtype is not None and hasattr(obj, "dtype"):
-        what = f"an array of dtype {dtype}"
-    raise DTypeError(
-        f"{what} is not a tensor, an array or a number",
-        expected="Tensors, Variables, NumPy arrays, numbers, or nested lists of numbers",
-    )

@@ -17,6 +17,7 @@ from eagerflow.nn.examples import is_array, known_length
 from eagerflow.nn.nests import only_numbers
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
+from eagerflow.unsupported import remedy
 
 __all__ = [
     "Batches",
@@ -122,8 +123,7 @@ class Batches(Source):
                     argument=name,
                     received=f"NumPy's dtype {leaf.dtype}",
                     expected="numbers or bools",
-                    hint="ef.nn.StringLookup or ef.nn.TextVectorization make numbers of texts, "
-                    "array.astype('float32') of Python's objects",
+                    hint=remedy(leaf, leaf.dtype),
                 )
         self.size = len(named[0][1])
         if not self.size:

@@ -17,6 +17,7 @@ from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.tensor import Operators
+from eagerflow.unsupported import remedy
 
 __all__ = [
     "Examples",
@@ -96,7 +97,8 @@ def _rows(data: Nest) -> Examples:
             argument="data",
             received=", ".join(summary(a) for a in leaves) or "no array",
             expected="first axes of the same length",
-            hint="a list of examples, not a tuple" if isinstance(data, tuple) else None,
+            hint=next(filter(None, [remedy(a, a.dtype) for a in leaves]), None)
+            or ("a list of examples, not a tuple" if isinstance(data, tuple) else None),
         )
     return Examples(_Rows(arrays), None, len(leaves[0]), rows=True)
 

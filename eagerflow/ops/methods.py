@@ -215,9 +215,9 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
     return device
 
 
-def _view(self: Any, dtype: Any) -> Tensor:
+def _view(self: Any, dtype: Any, *sizes: Any) -> Tensor:
     """The bits, read as numbers of another dtype; see ``ef.view``."""
-    return load("creation.bits").view(self, dtype)
+    return load("creation.bits").view(self, (dtype, *sizes) if sizes else dtype)
 
 
 _METHODS = {

@@ -25,6 +25,7 @@ BESIDE = {
     "fields",
     "handlers",
     "masks",
+    "unsupported",
     "visitors",
 }  # no op goes through them
 CORE = {n for n, level in LEVELS.items() if level <= LEVELS["dispatch"]}
