@@ -244,10 +244,9 @@ def test_gradients_and_traces_end_at_arrays_that_are_changed():
         array += x
         return ef.tensor(array).sum()
 
-    with pytest.raises(ef.errors.GradientError, match=r"left through np\.asarray"):
-        ef.grad(f)(ef.ones(2))
-    with pytest.raises(ef.errors.CaptureError, match="ef ops in place of NumPy"):
-        ef.function(f)(ef.ones(2))
+    for transform in (ef.grad, ef.function):
+        with pytest.raises(ef.errors.KeywordError, match="tensors do not change"):
+            transform(f)(ef.ones(2))
 
 
 def test_extra_weights_of_pytorch_are_named():
