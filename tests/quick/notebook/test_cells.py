@@ -8,6 +8,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.cells import file_name
+from eagerflow.notebook.errors import lines as lines_of
 from tests.structure.sources import ROOT
 
 pytest.importorskip("IPython")
@@ -93,7 +94,7 @@ def test_errors_outside_of_ipython_are_those_of_python():
     with pytest.raises(ef.errors.ShapeError) as caught:
         ef.ones(2) + ef.ones(3)
     before = caught.value.__traceback__
-    lines = "".join(caught.value._render_traceback_())
+    lines = "".join(lines_of(caught.value))
     assert (
         lines.startswith("Traceback (most recent call last)") and "ef.ones(2) + ef.ones(3)" in lines
     )
