@@ -218,12 +218,14 @@ class GradientTape(Recorder):
             for source in leaves:
                 if not start or not self._keys_of(source):
                     raise provenance.unconnected(source, self.why(target, source))
+        is_later = bool(start) and provenance.made_later(self._entries, start)
         ends: list[Any] = []
         found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
                 keys = self._keys_of(source)
-                raise provenance.unconnected(source, provenance.broken_path(ends, self._left, keys))
+                reason = provenance.broken_path(ends, self._left, keys, is_later)
+                raise provenance.unconnected(source, reason)
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
         if not keep:

@@ -201,6 +201,28 @@ def test_tape_cannot_be_entered_twice():
         pass
 
 
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_a_target_computed_behind_the_block(is_captured):
+    """Under a tape around it, which records what this one did not, too."""
+
+    def slope(x):
+        with ef.GradientTape() as outer:
+            outer.watch(x)
+            with ef.GradientTape() as inner:
+                inner.watch(x)
+                y = x * x
+            slopes = inner.gradient(y.sum(), x)
+        return outer.gradient(slopes, x)
+
+    with pytest.raises(GradientError, match="inside of the `with` block"):
+        (ef.function(slope) if is_captured else slope)(ef.tensor([1.0, 2.0]))
+    with ef.GradientTape() as tape:
+        tape.watch(x := ef.tensor([1.0, 2.0]))
+        y = x * x
+    with pytest.raises(GradientError, match="inside of the `with` block"):
+        tape.gradient(y.sum(), x)
+
+
 def test_gradient_of_unconnected_target_is_refused():
     x = ef.tensor(X)
     with ef.GradientTape() as tape:
