@@ -418,6 +418,13 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     own = own_recorder(args)
     if own is not None:
         return secluded(own, op.call, *args, **attributes)
+    if op.family == "elementwise" and any(type(x) is Tensor for x in args):
+        plain = [plain_number(x) for x in args]  # beside tensors NumPy's numbers count as Python's
+        if not all(map(is_, plain, args)):
+            try:
+                return op.call(*plain, **attributes)
+            except raised_here(EagerflowError):  # explained below, for the numbers as they came
+                pass
     try:
         data = canonical(op, op._complete(args))
     except raised_here(EagerflowError) as error:
