@@ -62,6 +62,11 @@ def _reason(entry: Any) -> str:
 
 NOT_RECORDED = "the target was not computed from watched values inside of the `with` block"
 
+NOT_READ = (
+    "the Variable was not read inside of the `with` block;"
+    " in a function of ef.custom_gradient it is a constant, unless it is an argument"
+)
+
 
 def made_later(entries: list[Any], targets: Iterable[int]) -> bool:
     """Whether the targets with these keys were all computed after the tape's last record."""

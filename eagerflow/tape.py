@@ -345,7 +345,10 @@ class GradientTape(Recorder):
         >>> print(tape.why(y, x))
         the path breaks at argmax (...): the result is an index, ...
         """
-        return provenance.why(self._entries, self._left, target, self._keys_of(source))
+        keys = self._keys_of(source)
+        if not keys and isinstance(source, Variable) and source.trainable and self._watch_variables:
+            return provenance.NOT_READ
+        return provenance.why(self._entries, self._left, target, keys)
 
     def memory(self) -> provenance.MemoryReport:
         """Bytes that the tape keeps for the gradient, by the user's source line.

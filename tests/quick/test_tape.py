@@ -2,6 +2,7 @@
 
 import gc
 import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -221,6 +222,35 @@ def test_a_target_computed_behind_the_block(is_captured):
         y = x * x
     with pytest.raises(GradientError, match="inside of the `with` block"):
         tape.gradient(y.sum(), x)
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_a_variable_that_was_not_read_is_named_as_that(is_captured):
+    read, other = ef.Variable([1.0, 2.0]), ef.Variable([1.0, 2.0], name="other")
+    fixed = ef.Variable([1.0, 2.0], trainable=False, name="fixed")
+
+    def gradient(source, **options):
+        with ef.GradientTape(**options) as tape:
+            loss = (read * fixed).sum()
+        return tape.gradient(loss, source)
+
+    for source, options, reason in (
+        (other, {}, "was not read"),
+        (fixed, {}, "was not watched"),
+        (read, {"watch_accessed_variables": False}, "was not watched"),
+    ):
+        call = partial(gradient, source, **options)
+        with pytest.raises(GradientError, match=reason):
+            (ef.function(call) if is_captured else call)()
+
+    @ef.custom_gradient
+    def scaled(x):
+        return x * read, lambda g: g
+
+    with ef.GradientTape() as tape:
+        loss = scaled(ef.ones(2)).sum()
+    with pytest.raises(GradientError, match=r"in a function of ef\.custom_gradient"):
+        tape.gradient(loss, read)
 
 
 def test_gradient_of_unconnected_target_is_refused():
