@@ -418,13 +418,9 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     own = own_recorder(args)
     if own is not None:
         return secluded(own, op.call, *args, **attributes)
-    if op.family == "elementwise" and any(type(x) is Tensor for x in args):
-        plain = [plain_number(x) for x in args]  # beside tensors NumPy's numbers count as Python's
-        if not all(map(is_, plain, args)):
-            try:
-                return op.call(*plain, **attributes)
-            except raised_here(EagerflowError):  # explained below, for the numbers as they came
-                pass
+    plain = [plain_number(x) if op.family == "elementwise" else x for x in args]
+    if not all(map(is_, plain, args)) and Tensor in map(type, args):
+        return op.call(*plain, **attributes)  # beside tensors NumPy's numbers count as Python's
     try:
         data = canonical(op, op._complete(args))
     except raised_here(EagerflowError) as error:
@@ -571,10 +567,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return with_recorder(None, op.kernel, None, *data, **attributes)
     first = next((x for x in data if type(x) is Tensor), None)
     place = as_device(attributes["device"]) if "device" in attributes else None
-    if first is None:
-        kind = (place or current_device()).kind(default_dtype(float))
-    else:
-        kind = first._kind
+    kind = (place or current_device()).kind(default_dtype(float)) if first is None else first._kind
     fn = _kernel(op, kind)
     if place is not None:
         kind = place.kind(kind.dtype)
@@ -589,15 +582,13 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 
 def _kernel(op: Op, kind: Kind) -> Call:
-    fn = op.kernels.get(kind)
-    if fn is None:
+    if kind not in op.kernels:
         backend = kind.device.backend
-        fn = op.kernels[kind] = backend.bind(op, kind.dtype)
+        op.kernels[kind] = backend.bind(op, kind.dtype)
         if kind not in op.table and (direct := backend.bind_direct(op, kind.dtype)) is not None:
             op.table[kind] = direct
         learned.note(op)
-        return op.kernels[kind]
-    return fn
+    return op.kernels[kind]
 
 
 def _wrapped(out: Any, like: Kind) -> Tensor:

@@ -63,8 +63,8 @@ def _reason(entry: Any) -> str:
 NOT_RECORDED = "the target was not computed from watched values inside of the `with` block"
 
 NOT_READ = (
-    "the Variable was not read inside of the `with` block;"
-    " in a function of ef.custom_gradient it is a constant, unless it is an argument"
+    "the Variable was not read inside of the `with` block, where reads do not count in functions"
+    " of ef.custom_gradient and with watch_accessed_variables=False"
 )
 
 
@@ -103,8 +103,8 @@ def unconnected(source: Any, reason: str) -> GradientError:
     )
 
 
-def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str:
-    """How a target depends on the values with these keys, or where the path breaks."""
+def why(entries: list[Any], left: list[Any], target: Any, source: Any, keys: set[int]) -> str:
+    """How a target depends on a source, whose values have these keys, or where the path breaks."""
     key = getattr(target, "_key", None)
     if type(getattr(target, "_kind", None)) is SymbolicKind:
         return (
@@ -112,7 +112,10 @@ def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str
             "computed: call the model on tensors under the tape"
         )
     if not keys:
-        return "the source was not watched: call tape.watch(x), or use a trainable ef.Variable"
+        not_watched = (
+            "the source was not watched: call tape.watch(x), or use a trainable ef.Variable"
+        )
+        return NOT_READ if getattr(source, "trainable", False) else not_watched
     reached, blocked = _forward(entries, keys)
     gone = _left_by(left, reached)
     if key is None or not any(key in _outs(entry) for entry in entries):

@@ -223,8 +223,7 @@ class GradientTape(Recorder):
         found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
-                keys = self._keys_of(source)
-                reason = provenance.broken_path(ends, self._left, keys, is_later)
+                reason = provenance.broken_path(ends, self._left, self._keys_of(source), is_later)
                 raise provenance.unconnected(source, reason)
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
@@ -345,10 +344,7 @@ class GradientTape(Recorder):
         >>> print(tape.why(y, x))
         the path breaks at argmax (...): the result is an index, ...
         """
-        keys = self._keys_of(source)
-        if not keys and isinstance(source, Variable) and source.trainable and self._watch_variables:
-            return provenance.NOT_READ
-        return provenance.why(self._entries, self._left, target, keys)
+        return provenance.why(self._entries, self._left, target, source, self._keys_of(source))
 
     def memory(self) -> provenance.MemoryReport:
         """Bytes that the tape keeps for the gradient, by the user's source line.
