@@ -418,15 +418,13 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     own = own_recorder(args)
     if own is not None:
         return secluded(own, op.call, *args, **attributes)
-    plain = [plain_number(x) if op.family == "elementwise" else x for x in args]
-    if not all(map(is_, plain, args)) and Tensor in map(type, args):
-        return op.call(*plain, **attributes)  # beside tensors NumPy's numbers count as Python's
     try:
         data = canonical(op, op._complete(args))
     except raised_here(EagerflowError) as error:
         raise error from None  # a missing kind in the table is irrelevant to the user
-    tensor = next(x for x in data if type(x) is Tensor)
-    _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
+    if all(map(is_, data, args)):  # otherwise the table may hold what they have become
+        tensor = next(x for x in data if type(x) is Tensor)
+        _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
     return op.call(*data, **attributes)
 
 
@@ -453,8 +451,11 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if not args or _kinds(args) in op.fitting:
         return args  # arguments of these kinds needed no conversion before
-    if any(isinstance(x, Variable) for x in args):
-        return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
+    plain = tuple([x.value if isinstance(x, Variable) else x for x in args])
+    if op.family == "elementwise" and Tensor in map(type, plain):
+        plain = tuple(map(plain_number, plain))  # beside tensors NumPy's count as Python's
+    if not all(map(is_, plain, args)):
+        return canonical(op, plain)
     data = list(args)
     home = next((x.device for x in data if isinstance(x, Tensor)), None)
     for i, x in enumerate(data):

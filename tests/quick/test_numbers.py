@@ -227,9 +227,14 @@ def test_graphs_and_sessions_take_them_as_any_number():
 @pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int8(3), np.bool_(True)])
 def test_beside_a_tensor_a_numpy_number_costs_a_call_with_a_python_number(number, monkeypatch):
     x = ef.tensor([1.0, 2.0])
-    expected = (x * number.item()).numpy(), (number.item() - x).numpy()
-    monkeypatch.setattr(dispatch, "_learn", None)  # what it needs is known
-    monkeypatch.setattr(dispatch, "canonical", None)
-    for found, other in zip((x * number, number - x), expected, strict=True):
+
+    def results(number):
+        yield from (x * number, number - x, ef.where(x > 1, x, number), ef.clip(x, number, number))
+
+    expected = [y.numpy() for y in results(number.item())]
+    list(results(number))  # the kernels for these kinds, and their dtypes, are known from here on
+    monkeypatch.setattr(dispatch, "_learn", None)
+    monkeypatch.setattr(dispatch, "_common", None)
+    for found, other in zip(results(number), expected, strict=True):
         assert found.dtype == "float32"
         np.testing.assert_array_equal(found.numpy(), other)
