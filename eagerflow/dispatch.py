@@ -453,7 +453,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args  # arguments of these kinds needed no conversion before
     plain = tuple([x.value if isinstance(x, Variable) else x for x in args])
     if op.family == "elementwise" and Tensor in map(type, plain):
-        plain = tuple(map(plain_number, plain))  # beside tensors NumPy's count as Python's
+        plain = tuple([plain_number(x) for x in plain])  # beside tensors NumPy's count as Python's
     if not all(map(is_, plain, args)):
         return canonical(op, plain)
     data = list(args)
