@@ -233,8 +233,8 @@ def test_beside_a_tensor_a_numpy_number_costs_a_call_with_a_python_number(number
 
     expected = [y.numpy() for y in results(number.item())]
     list(results(number))  # the kernels for these kinds, and their dtypes, are known from here on
-    monkeypatch.setattr(dispatch, "_learn", None)
-    monkeypatch.setattr(dispatch, "_common", None)
+    monkeypatch.setattr(dispatch, "learned", None)
+    monkeypatch.setattr(dispatch, "join_numbers", None)
     for found, other in zip(results(number), expected, strict=True):
         assert found.dtype == "float32"
         np.testing.assert_array_equal(found.numpy(), other)
