@@ -35,6 +35,7 @@ try:
     )
     from eagerflow.dims import Dim
     from eagerflow.dtypes import as_dtype
+    from eagerflow.einops import wait_for_einops
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
     from eagerflow.ops.other_names import members
@@ -79,9 +80,9 @@ globals().update(_DTYPES)
 def tensor(obj: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A Tensor with a copy of the values of ``obj``.
 
-    ``obj`` is a number, a nested list of numbers, a NumPy array, a Tensor, or anything with
-    ``__dlpack__`` or ``__array__``. Without ``dtype``, Python floats become float32, ints
-    int64, and arrays keep theirs. ``device`` is a name such as ``"cpu:0"``. Raises
+    ``obj`` is a number, a nested list of numbers, a NumPy array, a Tensor, a data frame, or
+    anything with ``__dlpack__`` or ``__array__``. Without ``dtype``, Python floats become float32,
+    ints int64, and arrays keep theirs. ``device`` is a name such as ``"cpu:0"``. Raises
     DTypeError, ShapeError (ragged lists) or DeviceError.
 
     >>> ef.tensor([[1, 2], [3, 4]], dtype="float32").shape
@@ -205,3 +206,4 @@ _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])
 display.set_view(_view)
 blas.choose_kernels()
+wait_for_einops()

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import is_shared, lend, quietly
+from eagerflow.columns import array_of_columns, has_columns
 from eagerflow.devices import Device, as_device, device_of
+from eagerflow.dims import Dim
+from eagerflow.dlpack import exchanged
 from eagerflow.dtypes import (
     FLOAT8,
     STANDARD,
@@ -22,9 +25,11 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
 from eagerflow.handlers import raised_here
-from eagerflow.number import Number
+from eagerflow.number import Number, size_as_number
 from eagerflow.op import MAX_DEPTH, ops
+from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor, new_tensor
+from eagerflow.unsupported import unsupported
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
 _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -49,6 +54,8 @@ def as_tensor(
     promises that the Tensor is used at once and dropped.
     """
     wanted = None if dtype is None else as_dtype(dtype)
+    if type(obj) is Dim and recording():
+        obj = size_as_number(obj)
     if wanted is not None:
         obj = obj.meeting(wanted) if type(obj) is Number else plain_number(obj)
     if isinstance(obj, Operators):
@@ -193,10 +200,10 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
         return _whole_numbers(obj, dtype), True  # no NumPy dtype holds them all
     native = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
     if native not in _KNOWN:
-        _refuse(obj, array.dtype)
+        raise unsupported(obj, array.dtype)
     if dtype is None:
         dtype = native
-        if not hasattr(obj, "dtype"):  # such as a range
+        if not hasattr(obj, "dtype") and not hasattr(obj, "__array__"):  # such as a range
             dtype = default_dtype(_type_kind(native.type) or float)
     if array.dtype == dtype and not (own and copy is False):
         return array, own
@@ -208,14 +215,12 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
 
 def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
     if obj is None or isinstance(obj, str | bytes | dict | set):
-        _refuse(obj)
+        raise unsupported(obj)
+    if not own and has_columns(type(obj)):
+        return array_of_columns(obj)
+    if is_foreign_array(type(obj)):
+        return exchanged(obj)
     try:
-        if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
-            try:
-                return np.from_dlpack(obj)
-            except raised_here(BufferError, RuntimeError, TypeError):
-                if not hasattr(obj, "__array__"):  # otherwise NumPy's DLPack, which has no bfloat16
-                    raise
         return quietly(np.asarray, obj) if own else np.asarray(obj)
     except raised_here(OverflowError) as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None
@@ -256,14 +261,3 @@ def _cast(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any
         problem = f"{array.dtype} to {dtype} would drop the imaginary part"
         raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
     return quietly(array.astype, dtype)  # type: ignore[no-any-return]
-
-
-def _refuse(obj: Any, dtype: Any = None) -> None:
-    name = type(obj).__name__
-    what = f"{'an' if name[0] in 'aeiou' else 'a'} {name}" if obj is not None else "None"
-    if dtype is not None and hasattr(obj, "dtype"):
-        what = f"an array of dtype {dtype}"
-    raise DTypeError(
-        f"{what} is not a tensor, an array or a number",
-        expected="Tensors, Variables, NumPy arrays, numbers, or nested lists of numbers",
-    )

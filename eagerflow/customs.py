@@ -24,12 +24,12 @@ class Rule:
 
     def __init__(
         self,
-        name: str,
+        function: Callable[..., Any],
         args: Sequence[Any],
         structure: tree.Structure,
         backward: Callable[..., Any],
     ) -> None:
-        self._name = name
+        self.function, self._name = function, function_name(function)
         leaves, self._nest = tree.flatten(args)
         self.args = tuple(leaves)
         self._structure, self._backward = structure, backward
@@ -94,10 +94,9 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return f(*args)[0]
     y, backward = with_recorder(recorder.of_custom(), f, *args)
     leaves, structure = tree.flatten(y)
-    name = function_name(f)
-    rule = Rule(name, args, structure, backward)
+    rule = Rule(f, args, structure, backward)
     results = tuple([same(as_tensor(leaf)) for leaf in leaves])
-    results = recorder.customized(name, rule.args, results, rule)
+    results = recorder.customized(rule._name, rule.args, results, rule)
     return tree.unflatten(
         structure, [keeping_mask(x, y) for x, y in zip(leaves, results, strict=True)]
     )

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partialmethod
+from operator import ge, gt, le, lt, ne
+from typing import Any
 
 from eagerflow.errors import CaptureError, ShapeError
 
@@ -25,15 +28,18 @@ class Dim:
     (3*n, 12, (n + 1)//2)
     """
 
-    __slots__ = ("_quotients", "_terms")
+    __slots__ = ("_quotients", "_terms", "free")
     _terms: _Terms
     _quotients: dict[str, tuple[Dim | int, Dim | int]]
+    free: Any
+    """What answers questions about its value while a function is traced (``FreeSizes``)."""
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise ShapeError(f"{name!r} cannot name a dimension", expected="an identifier")
         self._terms = {(name,): 1}
         self._quotients = {}
+        self.free = None
 
     @staticmethod
     def _make(terms: _Terms, *parents: DimLike) -> DimLike:
@@ -46,10 +52,17 @@ class Dim:
             return terms[()]
         dim = object.__new__(Dim)
         dim._terms = terms
-        dim._quotients = {}
+        dim._quotients, dim.free = {}, None
         for parent in parents:
             if isinstance(parent, Dim):
                 dim._quotients.update(parent._quotients)
+                dim.free = dim.free or parent.free
+        return dim
+
+    def asked(self, free: Any) -> Dim:
+        """The same size, with answers to questions about it."""
+        dim = object.__new__(Dim)
+        dim._terms, dim._quotients, dim.free = self._terms, self._quotients, free
         return dim
 
     def __add__(self, other: DimLike) -> DimLike:
@@ -106,30 +119,49 @@ class Dim:
     __rmul__ = __mul__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dim) and self._terms == other._terms
+        if type(other) is Dim and self._terms == other._terms:
+            return True
+        return self.free is not None and self.free.are_equal(self, other)
 
     def __hash__(self) -> int:
+        if self.free is not None:
+            self.free.note("a size as the key of a dict or set")
         return hash(frozenset(self._terms.items()))
 
-    def _unknown(self, *_: object) -> bool:
-        raise CaptureError(
-            f"the size of dimension {self!r} is not known while tracing",
-            hint="give the dimension a number in the TensorSpec, or avoid depending on its value",
-        )
+    def _answer(self, how: Any, other: Any = 0) -> Any:
+        """What is known of a size; CaptureError if that depends on its number."""
+        free = self.free or getattr(other, "free", None)
+        found = None if free is None else free.answer(how, self, other)
+        if found is None:
+            raise CaptureError(
+                f"the size of dimension {self._text()} is not known while tracing",
+                hint="give the dimension a number in the TensorSpec, or avoid depending on it",
+            )
+        return found
 
-    __lt__ = __le__ = __gt__ = __ge__ = _unknown
+    __lt__, __le__ = partialmethod(_answer, lt), partialmethod(_answer, le)
+    __gt__, __ge__ = partialmethod(_answer, gt), partialmethod(_answer, ge)
+    __int__ = __index__ = __float__ = partialmethod(_answer, None)
 
     def __bool__(self) -> bool:
         if self._quotients or any(factor < 0 for factor in self._terms.values()):
-            return self._unknown()
+            return self._answer(ne)  # type: ignore[no-any-return]
         return True  # a named size is at least one
 
-    def __int__(self) -> int:
-        return int(self._unknown())
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class for ``isinstance``."""
+        return Dim if self.free is None else self.free.class_of(self)
 
-    __index__ = __int__
+    def __getstate__(self) -> Any:
+        return None, {"_terms": self._terms, "_quotients": self._quotients, "free": None}
 
     def __repr__(self) -> str:
+        if self.free is not None:
+            self.free.note("the text of a size")
+        return self._text()
+
+    def _text(self) -> str:
         parts: list[str] = []
         for monomial, factor in self._terms.items():
             symbols = "*".join(monomial)

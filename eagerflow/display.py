@@ -17,7 +17,8 @@ options: dict[str, Any] = {"precision": 4, "threshold": 100}
 
 def summary(value: Any) -> str:
     """Dtype, shape and device of a tensor in short form, or a description of other objects."""
-    if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):  # its own code may do more
+    known = hasattr(type(value), "shape") and hasattr(type(value), "dtype")  # theirs may do more
+    if known and getattr(value.dtype, "kind", "") not in tuple("OSTUMm"):
         place = getattr(value, "device", None) if not isinstance(value, np.ndarray) else None
         return str(TensorSpec(value.shape, value.dtype, None, place))
     return f"{type(value).__name__} {short_repr(value)}"

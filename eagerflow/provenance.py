@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from eagerflow import tree
 from eagerflow.devices import SymbolicKind
 from eagerflow.dispatch import user_frame
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, printable
 from eagerflow.op import Missing
 from eagerflow.recorder import CODE, FIRST_KEY, FIRST_VALUE, INSTRUCTION, OP, OUT, RESULT
+from eagerflow.sources import path_in, unwatched
 from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
 
 
 def caller() -> tuple[Any, int]:
@@ -62,11 +65,6 @@ def _reason(entry: Any) -> str:
 
 NOT_RECORDED = "the target was not computed from watched values inside of the `with` block"
 
-NOT_READ = (
-    "the Variable was not read inside of the `with` block, where reads do not count in functions"
-    " of ef.custom_gradient and with watch_accessed_variables=False"
-)
-
 
 def made_later(entries: list[Any], targets: Iterable[int]) -> bool:
     """Whether the targets with these keys were all computed after the tape's last record."""
@@ -74,9 +72,15 @@ def made_later(entries: list[Any], targets: Iterable[int]) -> bool:
 
 
 def broken_path(
-    ends: Iterable[Any], left: Iterable[Any], keys: set[int], is_later: bool = False
+    ends: Iterable[Any],
+    left: Iterable[Any],
+    keys: set[int],
+    target: Any = None,
+    is_later: bool = False,
 ) -> str:
     """Why the walk back from a target did not reach the values with these keys."""
+    if tree.instances(target, (Variable,)):
+        return "the target is a Variable: the loss comes first, tape.gradient(loss, variables)"
     lines = [f"the path breaks at {_reason(entry)}" for entry in ends]
     lines += _left_by(left, keys)
     none = "no path from the target back to it: it was used for other things"
@@ -92,11 +96,14 @@ def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
     ]
 
 
-def unconnected(source: Any, reason: str) -> GradientError:
-    """The error for a source that no target depends on."""
+def unconnected(
+    source: Any, reason: str, structure: tree.Structure | None = None, i: int = 0
+) -> GradientError:
+    """The error for a source, leaf ``i`` of a nest, that no target depends on."""
+    path = path_in(structure, i) or ""
     return GradientError(
         "the target does not depend on a source",
-        argument=name_of(source),
+        argument=f"{path}: {name_of(source)}" if "'" in path else name_of(source),
         received=f"source {summary(source)}",
         expected=reason,
         hint="unconnected='zero' or 'none' where this is meant",
@@ -104,7 +111,7 @@ def unconnected(source: Any, reason: str) -> GradientError:
 
 
 def why(entries: list[Any], left: list[Any], target: Any, source: Any, keys: set[int]) -> str:
-    """How a target depends on a source, whose values have these keys, or where the path breaks."""
+    """How a target depends on the values with these keys, or where the path breaks."""
     key = getattr(target, "_key", None)
     if type(getattr(target, "_kind", None)) is SymbolicKind:
         return (
@@ -112,10 +119,7 @@ def why(entries: list[Any], left: list[Any], target: Any, source: Any, keys: set
             "computed: call the model on tensors under the tape"
         )
     if not keys:
-        not_watched = (
-            "the source was not watched: call tape.watch(x), or use a trainable ef.Variable"
-        )
-        return NOT_READ if getattr(source, "trainable", False) else not_watched
+        return unwatched(entries, source)
     reached, blocked = _forward(entries, keys)
     gone = _left_by(left, reached)
     if key is None or not any(key in _outs(entry) for entry in entries):

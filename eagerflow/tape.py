@@ -17,7 +17,6 @@ from eagerflow.backends.base import LARGE
 from eagerflow.convert import as_tensor
 from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
-from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.handlers import raised_here
 from eagerflow.op import Op, custom_op
@@ -43,6 +42,7 @@ from eagerflow.recorder import (
     with_recorder,
 )
 from eagerflow.scopes import scope
+from eagerflow.sources import check_target, sources_in
 from eagerflow.spec import known_spec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -124,6 +124,7 @@ class GradientTape(Recorder):
 
         vjp.kept = getattr(rule, "kept", ())  # type: ignore[attr-defined]
         vjp.takes_none = getattr(rule, "takes_none", False)  # type: ignore[attr-defined]
+        vjp.function = getattr(rule, "function", None)  # type: ignore[attr-defined]
         record(self._entries.append, custom_op(name, vjp), args, {}, outs)
 
     def leave(self, tensor: Any, how: str) -> None:
@@ -142,8 +143,7 @@ class GradientTape(Recorder):
         >>> float(tape.gradient(y, x)) == float(y)
         True
         """
-        for value in tree.flatten(values)[0]:
-            self._check_source(value)
+        for value in sources_in(values)[0]:
             if isinstance(value, Variable):
                 self._reads.setdefault(id(value), (value, set()))
                 self._note(value, value.current)
@@ -210,50 +210,31 @@ class GradientTape(Recorder):
                 "this tape has computed its gradient, and its record is gone",
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
-        leaves, structure = tree.flatten(sources)
-        # Keras Variables wrap ours.
-        leaves = [self._check_source(getattr(x, "eagerflow_variable", x)) for x in leaves]
+        leaves, structure = sources_in(sources)
         start = self._start(target, output_gradients)
         if unconnected == "raise":
-            for source in leaves:
+            for i, source in enumerate(leaves):
                 if not start or not self._keys_of(source):
-                    raise provenance.unconnected(source, self.why(target, source))
+                    why = self.why(target, source)
+                    raise provenance.unconnected(source, why, structure, i)
         is_later = bool(start) and provenance.made_later(self._entries, start)
         ends: list[Any] = []
         found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
-                reason = provenance.broken_path(ends, self._left, self._keys_of(source), is_later)
-                raise provenance.unconnected(source, reason)
+                keys = self._keys_of(source)
+                why = provenance.broken_path(ends, self._left, keys, target, is_later)
+                raise provenance.unconnected(source, why, structure, i)
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
         if not keep:
             self.reset()
         return tree.unflatten(structure, found)
 
-    def _check_source(self, source: Any) -> Any:
-        if type(source) is Tensor and source._kind.is_inexact:
-            return source
-        if type(source) is not Tensor and type(source) is not Variable:
-            raise GradientError(
-                f"a {type(source).__name__} has no gradient",
-                received=summary(source),
-                expected="Tensors and Variables",
-                hint="ef.tensor(value), used in the computation",
-            )
-        if not is_inexact(source.dtype):
-            raise GradientError(
-                f"there is no gradient with respect to {source.dtype.name} values",
-                received=summary(source),
-                expected="floating-point or complex values",
-                hint="x = x.astype('float32') before it is watched",
-            )
-        return source
-
     def _start(self, target: Any, output_gradients: Any) -> dict[int, Tensor]:
         """The gradient of each target with respect to itself, by key."""
         if type(target) is Tensor and output_gradients is None:
-            self._check_source(target)
+            check_target(target)
             return {} if target._key is None else {target._key: _ones(target)}
         targets, structure = tree.flatten(target)
         weights: list[Any] = [None] * len(targets)
@@ -268,7 +249,7 @@ class GradientTape(Recorder):
         start: dict[int, Tensor] = {}
         for value, weight in zip(targets, weights, strict=True):
             tensor = value.value if isinstance(value, Variable) else value
-            self._check_source(tensor)
+            check_target(tensor)
             g = _ones(tensor) if weight is None else as_tensor(weight, tensor.dtype)
             if g.shape != tensor.shape:
                 raise ShapeError(

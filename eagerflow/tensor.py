@@ -40,7 +40,7 @@ class Operators(Methods, metaclass=_Tidy):
             raise DTypeError(
                 "tensors cannot be changed in place",
                 op=f"{type(self).__name__}.__setitem__",
-                hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
+                hint="y = x.at[index].set(value), or .add, .min ...; variable.assign(y)",
             )
 
         def __delitem__(self, key: Any, /) -> NoReturn:

@@ -13,12 +13,14 @@ from eagerflow.convert import as_tensor
 from eagerflow.customs import custom_call
 from eagerflow.display import function_name, summary
 from eagerflow.dtypes import is_inexact
-from eagerflow.errors import GradientError, ShapeError
+from eagerflow.errors import EagerflowError, GradientError, ShapeError
 from eagerflow.forward import Forward
+from eagerflow.handlers import raised_here
 from eagerflow.masks import keeping_mask
 from eagerflow.op import Op
 from eagerflow.ops.creation.filled import eye, zeros_like
 from eagerflow.recorder import below, next_key, recorder_state, with_recorder
+from eagerflow.sources import path_in
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -48,6 +50,10 @@ def _by_sources(
                 op=op,
                 argument="argnums",
                 received=f"{len(args)} arguments",
+                hint=None
+                if args
+                else "pass what to differentiate by, or use ef.GradientTape() "
+                "for Variables that the function reads",
             )
         values[n] = _own_tensors(values[n])
 
@@ -63,9 +69,17 @@ def _by_sources(
 
 def _own_tensors(nest: Any) -> Any:
     """A new Tensor for each leaf, so that x and y in f(x, x) are distinguished."""
-    return tree.map_leaves(
-        lambda x: x if isinstance(x, Variable) else keeping_mask(x, same_value(as_tensor(x))), nest
-    )
+    leaves, structure = tree.flatten(nest)
+    for i, x in enumerate(leaves):
+        if not isinstance(x, Variable):
+            try:
+                leaves[i] = keeping_mask(x, same_value(as_tensor(x)))
+            except raised_here(EagerflowError) as error:
+                if structure.container is not None:
+                    error.argument = path_in(structure, i)
+                    error.hint = "values that are no numbers in another argument"
+                raise
+    return tree.unflatten(structure, leaves)
 
 
 def same_value(tensor: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from tests import account, sampling
 
 ROOT = pathlib.Path(__file__).parents[1]
 EXTRAS = "test,docs,keras,keras-weights,cluster,ray-serve,peers"
-MORE = "pandas", "tensorflow", "xarray"  # that only tests use
+MORE = "tensorflow", "xarray"  # that only tests use
 OTHER_MACHINES = "tests/backends/", "tests/cli/test_completion.py"  # a GPU; fish and zsh
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
 

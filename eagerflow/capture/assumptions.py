@@ -17,7 +17,7 @@ INT64 = np.iinfo(np.int64)
 EXACT = 2**53  # largest magnitude up to which float64 holds every integer
 
 
-_UNRELATED = (LookupError, ImportError, OSError, StopIteration)  # errors not caused by numbers
+UNRELATED = (LookupError, ImportError, OSError, StopIteration)  # errors not caused by numbers
 _EXACT = ("divide", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
@@ -69,7 +69,7 @@ class Assumptions:
 
     def caught(self, error: BaseException | None) -> None:
         """Note a caught error, as from C code that does not accept symbolic numbers."""
-        if self.count and not isinstance(error, _UNRELATED):
+        if self.count and not isinstance(error, UNRELATED):
             self.is_never_true = True
 
     def limit(self, at: int, low: Any, high: Any) -> None:

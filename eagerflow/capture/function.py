@@ -8,29 +8,47 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, update_wrapper
+from itertools import count
 from operator import is_not
-from types import FunctionType
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.capture.arguments import (
+    PLAIN,
+    BoundArguments,
+    as_input,
+    by_identity,
+    callee_of,
+    home_of,
+    identity,
+    is_ours,
+    is_own,
+    is_ready,
+    is_steady,
+    kind_of_array,
+    place_of_change,
+    spec_key,
+    spec_of,
+    wrapped_in,
+)
 from eagerflow.capture.assumptions import NumbersNeededError
+from eagerflow.capture.free_sizes import FreeSizes
 from eagerflow.capture.graph_calls import call_recorded, only_tapes
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.ledger import Ledger
-from eagerflow.capture.guards.lookup import method_of
 from eagerflow.capture.guards.monitor import Monitor
-from eagerflow.capture.history import NUMBERS, History, Told, described
+from eagerflow.capture.history import NUMBERS, History, Told, described, refusal
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.trace import (
-    FreeSizes,
     Trace,
     bind,
     located,
@@ -38,22 +56,19 @@ from eagerflow.capture.trace import (
     paths,
     plain_name,
     spec_input,
-    wide_dtype,
 )
-from eagerflow.convert import as_tensor, from_array, is_foreign_array
+from eagerflow.capture.varying import MAX_SIDES, ValidSizes, Varying
+from eagerflow.convert import as_tensor, is_foreign_array
 from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import Device, current_device
-from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
 from eagerflow.display import function_name, summary
-from eagerflow.dtypes import STANDARD
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.masks import has_masks, opened
-from eagerflow.number import WIDE
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
@@ -69,21 +84,7 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 _NOTHING: dict[str, Any] = {}
 _NONE: set[int] = set()
-_PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
-
-
-class BoundArguments(NamedTuple):
-    """The arguments of one call, including defaults of omitted ones, and all their leaves."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    leaves: list[Any]
-    structure: tree.Structure
-    literal: bool = False
-    """Whether numbers are constants, as no graph for symbolic numbers is valid for them."""
-    omitted: frozenset[str] = frozenset()
-    """Omitted arguments with numbers in their defaults: these numbers are constants
-    as well."""
+MAX_ALIASES = 1024  # sizes for which a graph with free sizes is found at once
 
 
 class NoValuesError(Exception):
@@ -94,8 +95,8 @@ class Captured:
     """One graph of a function: its signature, its assumptions, and its replay."""
 
     __slots__ = (
-        "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers", "places",
-        "quick", "replay", "told", "updated", "used",
+        "aliases", "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers",
+        "places", "replay", "sizes", "told", "updated", "used",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +110,8 @@ class Captured:
         leaves: Sequence[Any],
     ) -> None:
         taps = recorder.taps
+        sizes = ValidSizes(graph, recorder.free)
+        self.sizes = sizes if sizes.is_restricted else None
         self.graph = graph
         self.assumptions = recorder.assumptions
         self.updated = recorder.updated  # leaves that are changed in place, and where
@@ -120,7 +123,7 @@ class Captured:
         self.nest = taps.nest(graph)  # builds the result from the outputs of a run
         self.idle = taps.idle(graph, replay.numerics)  # the graph to run while no tap is active
         self.known: list[tuple[int, Any]] = []  # leaves identified by object, held weakly
-        self.quick: Any = None  # its key in the cache for tensor-only calls
+        self.aliases: list[tuple[dict[Any, Captured], Any]] = []  # tables that it is in, and keys
         self.used = True
         self.kept = False  # whether later calls can find it
 
@@ -149,6 +152,26 @@ class Captured:
             if type(held) is weakref.ref and held() is not leaves[i]:
                 return False
         return True
+
+    def fits(self, leaves: Sequence[Any]) -> bool | None:
+        """Whether it is valid for these arguments; None if only numbers for all sizes are."""
+        if not self.is_for(leaves):
+            return False
+        return True if self.sizes is None else self.sizes.fit([leaves[i] for i in self.places])
+
+    def add_alias(self, table: dict[Any, Captured], key: Any) -> None:
+        """Note a call that it is valid for in a table, to be found there at once."""
+        if len(self.aliases) >= MAX_ALIASES:
+            self.drop_aliases()
+        table[key] = self
+        self.aliases.append((table, key))
+
+    def drop_aliases(self) -> None:
+        """Leave the tables."""
+        while self.aliases:
+            table, key = self.aliases.pop()
+            if table.get(key) is self:
+                table.pop(key, None)
 
     def release(self) -> None:
         """Give back the buffers of its plans; the next run takes new ones."""
@@ -204,7 +227,7 @@ class Function(Generic[P, R]):
                 expected="'fast' or 'exact'",
             )
         self.python = f
-        self._literal = _is_own(f)
+        self._literal = is_own(f)
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
@@ -213,6 +236,9 @@ class Function(Generic[P, R]):
         )
         # By kinds and shapes, if all arguments are tensors:
         self._quick: dict[Any, Captured] = {}
+        # By signatures, for graphs with free sizes:
+        self._sized: dict[Any, Captured] = {}
+        self._varying: ClockCache[Varying] = ClockCache(self._entries.bound)
         self._history = History()
         self._lock = reentrant_lock()
         self._bindings = Bindings()
@@ -220,11 +246,12 @@ class Function(Generic[P, R]):
         update_wrapper(self, f, updated=())
 
     def _read_signature(self) -> None:
-        f = self._callee = _callee_of(self.python)
+        f = self._callee = callee_of(self.python)
         more = getattr(f, "__kwdefaults__", None)
         self._defaults = getattr(f, "__defaults__", None), more and dict(more)
-        self._wrapped = _wrapped_in(f)
+        self._wrapped = wrapped_in(f)
         self._quick.clear()
+        self._sized.clear()
         try:
             self._signature = inspect.signature(self.python)
         except raised_here(ValueError, TypeError):
@@ -234,7 +261,7 @@ class Function(Generic[P, R]):
                 hint="wrap it in a Python function: lambda x: f(x)",
             ) from None
         parameters = self._signature.parameters
-        self._steady = all(_is_steady(p.default) for p in parameters.values())
+        self._steady = all(is_steady(p.default) for p in parameters.values())
         self._names = list(parameters)
         self._number_defaults = {
             name
@@ -328,7 +355,7 @@ class Function(Generic[P, R]):
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None
         else:
-            inputs = [x if _is_ready(x) else _as_input(x) for x in inputs]
+            inputs = [x if is_ready(x) else as_input(x) for x in inputs]
         if process.recorders and recorder_state()[1] is not None:
             tensors = [as_tensor(x, copy=True) for x in inputs]
             return entry.nest(call_recorded(entry.graph, self.numerics, tensors))
@@ -339,12 +366,12 @@ class Function(Generic[P, R]):
             and entry.kept
             and entry.places == tuple(range(len(key) - 1))
         ):
-            self._quick[key], entry.quick = entry, key
+            entry.add_alias(self._quick, key)
         return found
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """All arguments, with the current defaults of omitted ones."""
-        if not self._same_defaults() or _callee_of(self.python) is not self._callee:
+        if not self._same_defaults() or callee_of(self.python) is not self._callee:
             self._read_signature()
         if kwargs or not self._fixed or len(args) != len(self._names):
             try:
@@ -376,7 +403,7 @@ class Function(Generic[P, R]):
         f = self._callee
         known, names = self._defaults
         if self._wrapped:
-            now = _wrapped_in(f)
+            now = wrapped_in(f)
             if len(now) != len(self._wrapped) or any(map(is_not, now, self._wrapped)):
                 return False
         if getattr(f, "__defaults__", None) is not known:
@@ -386,20 +413,23 @@ class Function(Generic[P, R]):
             return more == names
         return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
 
-    def _captured(self, key: Any, given: BoundArguments, reason: str | None = None) -> Captured:
+    def _captured(
+        self, key: Any, given: BoundArguments, reason: str | None = None, free: bool = True
+    ) -> Captured:
         """The graph that fits and is still valid, traced if there is none.
 
         If it is not valid for the numbers given, another graph is traced for exactly these numbers.
+        ``free`` allows sizes that vary between calls to be free.
         """
         try:
-            entry = self._found(key, given, reason)
+            entry = self._found(key, given, reason, free)
             is_right = entry.is_right_for(given.leaves)
         except NumbersNeededError:
             is_right = False
         if not is_right:
             given = given._replace(literal=True)
             reason = "numbers for which the other graph is not valid"
-            entry = self._found(self._key(given), given, reason)
+            entry = self._found(self._key(given), given, reason, free)
         for i, place in entry.updated.items():
             if isinstance(given.leaves[i], np.ndarray):
                 raise CaptureError(
@@ -412,33 +442,99 @@ class Function(Generic[P, R]):
                 )
         return entry
 
-    def _found(self, key: Any, given: BoundArguments, reason: str | None) -> Captured:
-        entries, leaves = self._entries, given.leaves
-        entry = entries.items.get(key)
-        if entry is not None and entry.is_for(leaves) and entry.ledger.changed() is None:
+    def _found(self, key: Any, given: BoundArguments, reason: str | None, free: bool) -> Captured:
+        leaves = given.leaves
+        entry = (self._sized.get(key) if free else None) or self._entries.items.get(key)
+        if (
+            entry is not None
+            and (entry.sizes is None or entry.aliases)
+            and entry.is_for(leaves)
+            and entry.ledger.changed() is None
+        ):
             entry.used = True
             return entry
         with Locked(self._lock):
-            entry = entries.items.get(key)
-            if entry is not None and entry.is_for(leaves):
-                guard = entry.ledger.changed()
-                if guard is None:
-                    return entry
-                reason = guard.change()
-            entry = self._trace(given, reason)
-            if current().is_blind():
-                return entry  # the trace was not fully watched
-            entry.kept = True
-            self._hold_weakly(entry, key, leaves)
-            for old in entries.add(key, entry):
-                self._forget(old)
-            return entry
+            if self.input_signature is not None:
+                found = self._sides(key, given, reason)
+            else:
+                found = self._free(key, given) if free else None
+            return found or self._kept(key, given, reason)
+
+    def _free(self, key: Any, given: BoundArguments) -> Captured | None:
+        """The graph for a call in which sizes are free, as they have varied; None if none is."""
+        leaves = given.leaves
+        at = [i for i, x in enumerate(leaves) if type(x) is Tensor or isinstance(x, np.ndarray)]
+        shapes = tuple(leaves[i].shape for i in at)
+        if not any(shapes):
+            return None
+        plain = self._key(given, sized=False)
+        varying = self._varying.items.get(plain)
+        if varying is None:
+            varying = Varying()
+            self._varying.add(plain, varying)
+        labels = [plain_name(path) for path in paths(self._labelled(given))]
+        pattern = varying.pattern(shapes, [labels[i] for i in at])
+        if pattern is None:
+            return None
+        specs: list[TensorSpec | None] = [None] * len(leaves)
+        for i, shape in zip(at, pattern, strict=True):
+            specs[i] = spec_of(leaves[i], shape, home_of(leaves))
+        named = given._replace(specs=tuple(specs))
+        try:
+            entry = self._sides((plain, pattern), named, "sizes that vary are free", MAX_SIDES)
+        except (NoValuesError, NumbersNeededError):
+            raise
+        except raised_here(Exception) as error:  # the numbers of the call may succeed
+            varying.refuse(pattern)
+            self._history.refused = refusal(error)
+            return None
+        if entry is not None and entry.kept:
+            entry.add_alias(self._sized, key)
+        return entry
+
+    def _sides(
+        self, key: Any, given: BoundArguments, reason: str | None, bound: float = math.inf
+    ) -> Captured | None:
+        """The graph whose answers about sizes hold for a call, traced if there is none.
+
+        None if there are ``bound`` others, or if no graph with free sizes is valid.
+        """
+        for side in count():
+            own = (key, side) if side else key
+            entry = self._entries.items.get(own)
+            fits = True if entry is None else entry.fits(given.leaves)
+            if fits is None or side >= bound:
+                return None
+            if fits:
+                found = self._kept(own, given, reason)
+                return found if found.fits(given.leaves) else None
+            reason = "other answers about sizes"
+        return None
+
+    def _kept(self, key: Any, given: BoundArguments, reason: str | None) -> Captured:
+        """The graph with this key, traced if there is none or its state has changed."""
+        entries, leaves = self._entries, given.leaves
+        entry = entries.items.get(key)
+        if entry is not None and entry.is_for(leaves):
+            guard = entry.ledger.changed()
+            if guard is None:
+                entry.used = True
+                return entry
+            reason = guard.change()
+        entry = self._trace(given, reason)
+        if current().is_blind():
+            return entry  # the trace was not fully watched
+        entry.kept = True
+        self._hold_weakly(entry, key, leaves)
+        for old in entries.add(key, entry):
+            self._forget(old)
+        return entry
 
     def _hold_weakly(self, entry: Captured, key: Any, leaves: list[Any]) -> None:
         """Drop a graph when one of the objects that identify its key is deleted."""
         gone = partial(_let_go, weakref.ref(self), key)
         for i, x in enumerate(leaves):
-            if i in entry.places or not _by_identity(x):
+            if i in entry.places or not by_identity(x):
                 continue
             try:
                 held = weakref.ref(x, gone)
@@ -450,12 +546,14 @@ class Function(Generic[P, R]):
 
     def _forget(self, entry: Captured) -> None:
         """Drop cached data that only serves calls; frees plans and buffers without a collection."""
-        if self._quick.get(entry.quick) is entry:
-            self._quick.pop(entry.quick, None)
+        entry.drop_aliases()
         entry.graph.cache.clear()
 
-    def _key(self, given: BoundArguments) -> Any:
-        """The signature that selects the graph: shapes, dtypes, devices, and static values."""
+    def _key(self, given: BoundArguments, sized: bool = True) -> Any:
+        """The signature that selects the graph: shapes, dtypes, devices, and static values.
+
+        Without ``sized`` it has ranks in place of shapes.
+        """
         watched = bool(process.recorders) and nans_are_watched()
         parts: list[Any] = [given.structure, watched]
         if self.input_signature is not None:
@@ -472,18 +570,18 @@ class Function(Generic[P, R]):
                 continue
             if cls is Tensor:
                 parts.append(x._kind)
-                parts.append(x._array.shape)
-            elif cls in _PLAIN:
-                parts.append(_identity(x))
+                parts.append(x._array.shape if sized else x.ndim)
+            elif cls in PLAIN:
+                parts.append(identity(x))
             elif cls in NUMBERS and i not in static:
                 parts.append(cls)
             elif isinstance(x, np.ndarray) or (isinstance(x, np.generic) and i not in static):
                 if own is None:
-                    own = _device_of(given.leaves) or current_device()
-                parts.append(_kind_of_array(x.dtype, own))
-                parts.append(x.shape)
+                    own = home_of(given.leaves)
+                parts.append(kind_of_array(x.dtype, own))
+                parts.append(x.shape if sized else x.ndim)
             else:
-                parts.append(_identity(x))
+                parts.append(identity(x))
         parts.append(current_device())
         return tuple(parts)
 
@@ -517,19 +615,24 @@ class Function(Generic[P, R]):
             raise NoValuesError
         started = time.perf_counter()
         load_ahead()
-        recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
+        automatic = given.specs is not None
+        run = partial(self._run, given)
+        recorder, graph, ledger, places = FreeSizes(automatic).traced(run)
         if recorder.made or recorder.is_unwatched or ledger.changed() is not None:
             # The first run may create weights and caches for later runs. State that the second run
             # still creates or changes would change at every call.
-            again = partial(self._run, given, again=True)
-            recorder, graph, ledger, places = FreeSizes().traced(again)
+            run = partial(self._run, given, again=True)
+            recorder, graph, ledger, places = FreeSizes(automatic).traced(run)
             self._refuse_changes(recorder, ledger)
         seconds = time.perf_counter() - started
-        arguments = described(given.leaves, places, paths(self._labelled(given)))
+        shown = given.leaves
+        if given.specs is not None:
+            shown = [s or x for s, x in zip(given.specs, given.leaves, strict=True)]
+        arguments = described(shown, places, paths(self._labelled(given)))
         replay = replay_of(graph, self.numerics)
         replay.plans.bound = self.max_graphs
         told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
-        if self.input_signature is None and not _is_ours(self.python):
+        if self.input_signature is None and not is_ours(self.python):
             self._history.advise(self._name(), given.structure)
         return Captured(graph, ledger, replay, places, told, recorder, given.leaves)
 
@@ -543,7 +646,7 @@ class Function(Generic[P, R]):
         raise CaptureError(
             "the function itself changes a list, dict or dataclass among its arguments",
             op=self._name(),
-            at=_place_of_change(own, monitor.changed_at),
+            at=place_of_change(own, monitor.changed_at),
             expected="arguments that stay as they are: replayed calls would not change them",
             hint="change a copy, list(values) or dict(values), and return it",
         )
@@ -570,12 +673,17 @@ class Function(Generic[P, R]):
     ) -> tuple[Trace, Graph, Ledger, tuple[int, ...]]:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""
         leaves, structure = given.leaves, given.structure
-        recorder = Trace(self._name(), _device_of(leaves), free=free, placed=True)
+        recorder = Trace(self._name(), home_of(leaves), free=free, placed=True)
         static = self._static_leaves(given)
         inputs: list[Value] = []
         made: list[Any] = []
         for i, (x, path, spec) in enumerate(
-            zip(leaves, paths(self._labelled(given)), self._specs(leaves), strict=True)
+            zip(
+                leaves,
+                paths(self._labelled(given)),
+                given.specs or self._specs(leaves),
+                strict=True,
+            )
         ):
             made.append(self._argument(recorder, x, plain_name(path), i in static, inputs, spec))
         places = tuple(i for i, x in enumerate(leaves) if made[i] is not x)
@@ -624,14 +732,16 @@ class Function(Generic[P, R]):
     ) -> Any:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
-        if spec is None and type(x) in _PLAIN:
+        if spec is None and type(x) in PLAIN:
             return x
         if spec is None and type(x) in NUMBERS:
             return x if static else number(recorder, x, name, inputs)
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
-            other = type(x) is Tensor and x.device is not recorder.device
-            spec = TensorSpec(x.shape, x.dtype, None, x.device if other else None)
-        return x if spec is None else spec_input(recorder, spec, name, inputs)
+            spec = spec_of(x, x.shape, recorder.device)
+        if spec is None:
+            return x
+        example = None if isinstance(x, TensorSpec) else getattr(x, "shape", None)
+        return spec_input(recorder, spec, name, inputs, example)
 
     # Inspection ------------------------------------------------------------------------------
 
@@ -652,9 +762,9 @@ class Function(Generic[P, R]):
         given = self._arguments(args, kwargs)
         key, why = self._key(given), None
         if self.input_signature is None and any(isinstance(x, TensorSpec) for x in given.leaves):
-            specs = given._replace(leaves=[_spec_key(x) for x in given.leaves])
+            specs = given._replace(leaves=[spec_key(x) for x in given.leaves])
             key, why = ("specs", self._key(specs)), "asked for by graph()"
-        return self._captured(key, given, why).graph
+        return self._captured(key, given, why, free=False).graph
 
     def inputs_of(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """The values that the graph for these arguments takes, in the order of its inputs.
@@ -665,7 +775,7 @@ class Function(Generic[P, R]):
         """
         given = self._arguments(args, kwargs)
         entry = self._captured(self._key(given), given)
-        return [_as_input(given.leaves[i]) for i in entry.places]
+        return [as_input(given.leaves[i]) for i in entry.places]
 
     def profile(self, *args: Any, rounds: int = 10, **kwargs: Any) -> Profile:
         """A profile of a call with these arguments: steps, times, the user's lines.
@@ -679,7 +789,7 @@ class Function(Generic[P, R]):
         """
         given = self._arguments(args, kwargs)
         entry = self._captured(self._key(given), given)
-        return entry.replay.profile([_as_input(given.leaves[i]) for i in entry.places], rounds)
+        return entry.replay.profile([as_input(given.leaves[i]) for i in entry.places], rounds)
 
     def ledger(self) -> str:
         """Python state that the graphs rely on: globals, closures, attributes, with their values.
@@ -726,111 +836,6 @@ def _let_go(owner: Any, key: Any, dead: Any) -> None:
 def _restored(python: Any, *more: Any) -> Function:
     """A function from a pickle: that of a method, which comes with its instance, or a new one."""
     return python if isinstance(python, Function) else Function(python, *more)
-
-
-def _is_ready(x: Any) -> bool:
-    """Whether a plan can read an argument directly: kernels need native byte order."""
-    return type(x) is Tensor or (type(x) is np.ndarray and x.dtype.isnative)
-
-
-def _kind_of_array(dtype: Any, device: Device) -> Any:
-    """The kind of the tensor that stands for an array in the graph, which tensors have as well."""
-    if not dtype.isnative or (dtype.kind not in "biufc" and dtype not in STANDARD):
-        return dtype
-    return device.kind(dtype)
-
-
-def _device_of(leaves: list[Any]) -> Device | None:
-    """The device of the first tensor, on which arrays among the arguments are as well."""
-    for x in leaves:
-        if type(x) is Tensor:
-            return x._kind.device
-    return None
-
-
-def _as_input(x: Any) -> Tensor:
-    """A tensor as it is, or one made of an array or number, of full precision and native order."""
-    if type(x) is Tensor:  # kept as it lies in memory, which affects rounding in NumPy
-        return x
-    if type(x) in WIDE:
-        return from_array(np.array(x, WIDE[type(x)]), current_device())
-    return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
-
-
-def _callee_of(f: Any) -> Any:
-    """The function that a method or an object with ``__call__`` runs; others unchanged."""
-    f = getattr(f, "__func__", f)
-    own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
-    return f if own is None else own
-
-
-def _is_ours(f: Any) -> bool:
-    """Whether a function is defined in eagerflow, as the training step of ``fit``."""
-    return str(getattr(f, "__module__", "")).startswith("eagerflow.")
-
-
-def _is_own(f: Any) -> bool:
-    """Whether this is a public function of eagerflow.
-
-    Number arguments of those are axes, sizes and other attributes, and each has its own graph.
-    """
-    while isinstance(f, partial):
-        f = f.func
-    if not isinstance(f, FunctionType) or not _is_ours(f):
-        return False
-    return getattr(sys.modules.get(f.__module__), f.__name__, None) is f
-
-
-def _wrapped_in(f: Any) -> list[Any]:
-    """The objects that determine the signature of a ``functools.partial`` or a wrapper."""
-    found: list[Any] = []
-    inner = f.func if isinstance(f, partial) else getattr(f, "__wrapped__", None)
-    if isinstance(f, partial):
-        found += [*f.args, *f.keywords, *f.keywords.values()]
-    if inner is not None:
-        inner = _callee_of(inner)
-        more = getattr(inner, "__kwdefaults__", None) or {}
-        found += [inner, getattr(inner, "__defaults__", None), *more, *more.values()]
-        found += _wrapped_in(inner)
-    return found
-
-
-def _is_steady(default: Any) -> bool:
-    """Whether a default contains no list or dict, which may be changed in place."""
-    waiting = [tree.flatten(default)[1]]
-    for structure in waiting:
-        if structure.container is not None and not issubclass(structure.container, tuple):
-            return False
-        waiting += structure.children
-    return True
-
-
-def _place_of_change(own: Any, changed_at: dict[int, str]) -> str | None:
-    """Where a list or dict among arguments was changed; None if unknown."""
-    found = changed_at.get(id(own))
-    if found is None and isinstance(own, list | tuple | dict):
-        parts = own.values() if isinstance(own, dict) else own
-        found = next(filter(None, (_place_of_change(p, changed_at) for p in parts)), None)
-    return found
-
-
-def _by_identity(x: Any) -> bool:
-    """Whether an argument other than a tensor is identified by object, not by value."""
-    if type(x) in _PLAIN or type(x) in NUMBERS or isinstance(x, np.dtype | Dim | TensorSpec):
-        return False
-    return not isinstance(x, np.ndarray | np.generic | Tensor)
-
-
-def _identity(x: Any) -> Any:
-    """The key of an object in a signature: plain values themselves, others by identity."""
-    cls = type(x)
-    if cls in _PLAIN or cls in NUMBERS:
-        return cls, x if cls in _PLAIN or cls is int else repr(x)
-    return (cls, id(x)) if _by_identity(x) else x
-
-
-def _spec_key(x: Any) -> Any:
-    return (x.shape, x.dtype) if isinstance(x, TensorSpec) else x
 
 
 @overload

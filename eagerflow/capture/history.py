@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eagerflow import tree
+from eagerflow.dims import symbolic
 from eagerflow.dispatch import user_frame
 from eagerflow.display import summary
 from eagerflow.dtypes import NUMERIC
@@ -81,6 +82,11 @@ def _differ_in_sizes(one: tuple[Argument, ...], two: tuple[Argument, ...]) -> bo
     )
 
 
+def _is_free(arguments: tuple[Argument, ...]) -> bool:
+    """Whether a trace has sizes without a number."""
+    return any(a.spec is not None and symbolic(a.spec.shape) for a in arguments)
+
+
 class _Code(str):
     """Python code in a nest; its repr is the code."""
 
@@ -111,12 +117,19 @@ def _advice(name: str, alike: list[tuple[Argument, ...]], structure: tree.Struct
     )
 
 
+def refusal(error: Exception) -> str:
+    """Why no graph with free sizes could be traced, and where."""
+    place = getattr(error, "at", None)
+    return str(error).split("\n")[0] + (f" ({place})" if place else "")
+
+
 class History:
     """The number of traces, and the last of them as text."""
 
     def __init__(self) -> None:
         self.count = 0
         self.last: deque[Told] = deque(maxlen=TOLD)
+        self.refused: str | None = None  # why a graph with free sizes was not traced
         self._has_advised = False
 
     def add(
@@ -139,12 +152,16 @@ class History:
         if self._has_advised or self.count < MANY:
             return
         latest = self.last[-1].arguments
-        alike = [told.arguments for told in self.last if _differ_in_sizes(told.arguments, latest)]
+        sized = {told.arguments for told in self.last if not _is_free(told.arguments)}
+        alike = [arguments for arguments in sized if _differ_in_sizes(arguments, latest)]
         if len(alike) >= MANY:
             self._has_advised = True
             frame = user_frame(sys._getframe(1))
+            text = _advice(name, alike, structure)
+            if self.refused is not None:
+                text += f", but a trace with free sizes failed: {self.refused}"
             place = frame.f_code.co_filename, frame.f_lineno
-            warnings.warn_explicit(_advice(name, alike, structure), UserWarning, *place)
+            warnings.warn_explicit(text, UserWarning, *place)
 
     def _reason(self, arguments: tuple[Argument, ...]) -> str:
         """The change of the arguments since the most similar earlier trace."""
@@ -193,9 +210,6 @@ class History:
                     f"{'were' if number != 1 else 'was'} dropped: at most {bound} are kept "
                     "(max_graphs)"
                 )
-        if count >= TOLD:
-            lines.append(
-                "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
-                "in input_signature, needs one graph"
-            )
+        if self.refused is not None:
+            lines.append(f"  sizes that vary have graphs of their own: {self.refused}")
         return "\n".join([printable(x) for x in lines])

@@ -21,7 +21,8 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.capture import number_arithmetic as _methods_of_numbers  # noqa: F401
 from eagerflow.capture import number_questions as _questions_of_numbers  # noqa: F401
-from eagerflow.capture.assumptions import Assumptions
+from eagerflow.capture.assumptions import UNRELATED, Assumptions
+from eagerflow.capture.free_sizes import FreeSizes
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.lookup import FOREIGN, USER, origins
 from eagerflow.capture.leaks import refuse_leaks
@@ -33,7 +34,7 @@ from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.display import function_name
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, EagerflowError, ShapeError
+from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.devices import said
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
@@ -78,35 +79,6 @@ def located() -> Iterator[None]:
                 error.at = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
             trace = trace.tb_next
         raise
-
-
-class FreeSizes:
-    """The free sizes (None) of arguments, and which of them are equal.
-
-    Equality is found where sizes meet. The function then runs once more with one name for
-    both, so that a call with different sizes is rejected like any other that does not fit.
-    """
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._one: dict[str, str] = {}
-
-    def size(self, name: str) -> Dim:
-        """A free size of this name, or the size found to be equal to it."""
-        self.names.add(name)
-        return Dim(self._one.get(name, name))
-
-    def traced(self, run: Callable[[FreeSizes], T]) -> T:
-        """The result of ``run`` once all equal sizes are known."""
-        while True:
-            try:
-                return run(self)
-            except ShapeError as error:
-                pair = sorted(map(str, error.unlike))
-                if len(pair) != 2 or not self.names.issuperset(pair):
-                    raise
-                kept, other = pair
-                self._one |= {n: kept for n in self.names if self._one.get(n, n) == other}
 
 
 class Trace(Secluded):
@@ -363,6 +335,8 @@ class Trace(Secluded):
     def caught(self, error: BaseException | None) -> None:
         """The traced code has caught an error and continues, unlike eager calls."""
         self.assumptions.caught(error)
+        if not isinstance(error, UNRELATED):
+            self.free.need("the cause of an error that the function catches")
         if isinstance(error, CaptureError):
             self.refused = error
 
@@ -419,6 +393,8 @@ class Trace(Secluded):
             leaf = with_recorder(self, lambda: leaf.value)
         if type(leaf) is Tensor:
             return self.value_of(leaf)
+        if type(leaf) is Dim and leaf.free is not None:
+            leaf.free.need("a size as a result")
         self._refuse_object(leaf)
         return leaf
 
@@ -583,12 +559,15 @@ def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any
     return spec_input(recorder, leaf, plain_name(path), inputs)
 
 
-def spec_input(recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value]) -> Tensor:
-    """An input like a spec, named by it or else by ``label``; free sizes get names."""
+def spec_input(
+    recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value], example: Any = None
+) -> Tensor:
+    """An input like a spec, named by it or else by ``label``; free sizes get names.
+
+    ``example`` is the shape in the call that is traced, if there is one.
+    """
     name = spec.name or label
-    shape = tuple(
-        recorder.free.size(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape)
-    )
+    shape = recorder.free.shape(spec.shape, name, example)
     tensor = recorder.input(spec.like(shape), name)
     inputs.append(tensor._array)
     if spec.device is not None:

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 from eagerflow.convert import as_tensor
 from eagerflow.devices import device
+from eagerflow.dispatch import compute
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.sizes import Sizes, is_symbolic, with_sizes
 from eagerflow.guard import ScopeGuard
-from eagerflow.recorder import Recorder, recorder_state
+from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.tensor import Tensor
 
 
@@ -42,7 +44,8 @@ def _program(graph: Graph) -> _Program:
         args = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
         numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
         f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
-        steps.append((f, args, node.attributes, [numbers[v] for v in node.outputs], node))
+        named = is_symbolic(tuple(node.attributes.values()))
+        steps.append((f, args, node.attributes, named, [numbers[v] for v in node.outputs], node))
     known = [as_tensor(v.constant) for v in constants]
     results = [numbers[v] for v in graph.all_outputs()]
     return _Program(steps, known, results, len(numbers))
@@ -64,18 +67,34 @@ def interpret(
         return _run(_program(graph), given, call, recorder)
 
 
+def compute_nodes(graph: Graph, given: Sequence[Tensor], sizes: Sizes) -> list[Tensor]:
+    """The same by the kernels of ops, which no recorder sees, for sizes of named dimensions."""
+    return with_recorder(None, _run, _program(graph), given, None, None, sizes)
+
+
 def _run(
-    program: _Program, given: Sequence[Any], call: Any, recorder: Recorder | None
+    program: _Program,
+    given: Sequence[Any],
+    call: Any,
+    recorder: Recorder | None,
+    sizes: Sizes | None = None,
 ) -> list[Tensor]:
     steps, constants, results, total = program
     values: list[Any] = [*given, *constants]
     values += [None] * (total - len(values))
-    for f, args, attributes, made, node in steps:
+    for f, args, attributes, named, made, node in steps:
         if recorder is not None:
             recorder.follow(node.origin)
         operands = [values[i] if i >= 0 else x for i, x in args]
         try:
-            out = f(*operands, **attributes) if call is None else call(node, operands)
+            if named and sizes is not None:
+                attributes = {key: with_sizes(x, sizes) for key, x in attributes.items()}
+            if call is not None:
+                out = call(node, operands)
+            elif sizes is None or not attributes or node.device is not None:
+                out = f(*operands, **attributes)
+            else:  # the same, without looking at arguments that are in canonical form
+                out = compute(node.op, tuple(operands), attributes)
         except EagerflowError as error:
             error.at = error.at or node.place or None
             raise

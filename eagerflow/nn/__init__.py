@@ -21,6 +21,7 @@ from eagerflow.nn import (
 from eagerflow.nn.checkpoint import Checkpoint
 from eagerflow.nn.configuration import clone_model, model_from_config, model_from_json
 from eagerflow.nn.foreign_weights import from_torch
+from eagerflow.nn.functional_calls import functional_call
 from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
@@ -78,6 +79,7 @@ __all__ = sorted(
         "constraints",
         "dtype_policy",
         "from_torch",
+        "functional_call",
         "initializers",
         "load_model",
         "losses",

@@ -4,6 +4,7 @@ from eagerflow.layer_losses import added_losses
 from eagerflow.nn.checkpoint import Checkpoint
 from eagerflow.nn.configuration import clone_model, model_from_config, model_from_json
 from eagerflow.nn.foreign_weights import from_torch
+from eagerflow.nn.functional_calls import functional_call
 from eagerflow.nn.layer import Layer
 from eagerflow.nn.layers import (
     AvgPool1D,
@@ -313,6 +314,7 @@ __all__ = [
     "dot",
     "dtype_policy",
     "from_torch",
+    "functional_call",
     "initializers",
     "load_model",
     "losses",

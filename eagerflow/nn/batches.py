@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest, is_count, require
+from eagerflow.nn.examples import is_array, known_length
 from eagerflow.nn.nests import only_numbers
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
+from eagerflow.unsupported import remedy
 
 __all__ = [
     "Batches",
@@ -121,8 +123,7 @@ class Batches(Source):
                     argument=name,
                     received=f"NumPy's dtype {leaf.dtype}",
                     expected="numbers or bools",
-                    hint="ef.nn.StringLookup or ef.nn.TextVectorization make numbers of texts, "
-                    "array.astype('float32') of Python's objects",
+                    hint=remedy(leaf, leaf.dtype),
                 )
         self.size = len(named[0][1])
         if not self.size:
@@ -158,8 +159,7 @@ class Stream(Source):
     def __init__(self, batches: Iterable[Any], op: str) -> None:
         self.batches = batches
         self.op = op
-        if isinstance(batches, Sized):
-            self.steps = len(batches)
+        self.steps = known_length(batches)
 
     def once(self, shuffle: bool = False) -> Iterator[Batch]:
         empty = True
@@ -224,7 +224,7 @@ def is_stream(x: Nest) -> bool:
         return bool(x) and all(isinstance(item, tuple) for item in x)
     if isinstance(x, Source):
         return True
-    return isinstance(x, Iterable) and not hasattr(x, "shape") and not isinstance(x, tuple | dict)
+    return isinstance(x, Iterable) and not is_array(x) and not isinstance(x, tuple | dict)
 
 
 def make_source(
@@ -266,9 +266,7 @@ def make_source(
 
 
 def _is_data(x: Nest) -> bool:
-    return isinstance(x, list | tuple | dict | Operators) or any(
-        hasattr(x, name) for name in ("shape", "__array__", "__dlpack__")
-    )
+    return isinstance(x, list | tuple | dict) or is_array(x)
 
 
 def validation_source(data: Any, batch_size: int | None) -> Source:

@@ -184,12 +184,32 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
 
 _OLD_NAMES = {
     "batch_input_shape": "ef.nn.Input(batch_shape=...) at the head of the model",
+    "batch_first": "nothing: the first axis holds the examples",
+    "bias": "use_bias",
+    "betas": "beta_1=..., beta_2=...",
+    "bidirectional": "ef.nn.Bidirectional(layer)",
+    "dilation": "dilation_rate",
+    "dim": "axis",
+    "embedding_dim": "output_dim",
+    "eps": "epsilon",
+    "hidden_size": "units",
+    "in_channels": "nothing: the first input shows it",
+    "in_features": "nothing: the first input shows it",
+    "inplace": "nothing: tensors do not change",
     "input_dim": "ef.nn.Input((features,)) at the head of the model",
+    "num_embeddings": "input_dim",
+    "num_features": "nothing: the first input shows it",
+    "num_layers": "several layers, one after the other",
+    "out_channels": "filters",
+    "out_features": "units",
+    "p": "rate",
+    "params": "optimizer.apply(gradients, variables)",
+    "stride": "strides",
     "input_shape": "ef.nn.Input(shape) at the head of the model",
     "lr": "learning_rate",
     "decay": "a schedule of ef.nn.schedules as learning_rate",
 }
-"""Renamed arguments of earlier versions of Keras."""
+"""Arguments of earlier versions of Keras, and of PyTorch."""
 
 
 def _refusal(
@@ -402,7 +422,11 @@ def from_config(
     if accepts(identifier):
         return identifier
     raise ArgumentError(
-        f"a {type(identifier).__name__} is not understood",
+        f"{'an' if isinstance(identifier, int) else 'a'} {type(identifier).__name__} is not "
+        "understood",
         op=kind,
         expected="a name, an object of that kind, or its configuration",
+        hint="no number of inputs is given to a layer: its first input shows it"
+        if isinstance(identifier, int)
+        else None,
     )

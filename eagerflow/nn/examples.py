@@ -10,19 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.columns import has_columns
+from eagerflow.convert import as_tensor, is_foreign_array
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.tensor import Operators
+from eagerflow.unsupported import remedy
 
 __all__ = [
     "Examples",
     "Function",
     "Job",
     "Making",
+    "as_array",
     "examples_of",
     "gives_batches",
+    "is_array",
+    "known_length",
     "shuffled",
     "stack",
 ]
@@ -47,12 +53,12 @@ def examples_of(data: Any) -> Examples:
     A tuple or a dict is a nest of arrays with the examples along their first axes, as a single
     array is; a list, or another indexable object, has one example at each index.
     """
-    if isinstance(data, tuple | dict | Operators) or hasattr(data, "shape"):
+    if isinstance(data, tuple | dict) or is_array(data):
         return _rows(data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return Examples(_Places(data), None, len(data))
     if isinstance(data, Iterable):
-        return Examples(None, data, len(data) if isinstance(data, Sized) else None)
+        return Examples(None, data, known_length(data))
     raise ArgumentError(
         f"{short_repr(data)} holds no examples",
         op="Loader",
@@ -62,13 +68,27 @@ def examples_of(data: Any) -> Examples:
     )
 
 
+def is_array(data: Any) -> bool:
+    """Whether data are an array of any library; Hugging Face's Datasets have a shape alone."""
+    with_facts = hasattr(data, "shape") and hasattr(data, "dtype")
+    return with_facts or hasattr(data, "__array__") or hasattr(data, "__dlpack__")
+
+
+def known_length(data: Any) -> int | None:
+    """The number of items; None if unknown, as of a DataLoader of an IterableDataset."""
+    try:
+        return len(data) if isinstance(data, Sized) else None
+    except raised_here(TypeError, NotImplementedError):
+        return None
+
+
 def gives_batches(data: Any) -> bool:
     """Whether data are batches already, as those of PyTorch's DataLoader."""
     return hasattr(data, "dataset") and hasattr(data, "batch_size")
 
 
 def _rows(data: Nest) -> Examples:
-    arrays = tree.map_leaves(_array, data)
+    arrays = tree.map_leaves(as_array, data)
     leaves = tree.flatten(arrays)[0]
     if not leaves or any(not a.ndim or len(a) != len(leaves[0]) for a in leaves):
         raise ShapeError(
@@ -77,13 +97,21 @@ def _rows(data: Nest) -> Examples:
             argument="data",
             received=", ".join(summary(a) for a in leaves) or "no array",
             expected="first axes of the same length",
-            hint="a list of examples, not a tuple" if isinstance(data, tuple) else None,
+            hint=next(filter(None, [remedy(a, a.dtype) for a in leaves]), None)
+            or ("a list of examples, not a tuple" if isinstance(data, tuple) else None),
         )
     return Examples(_Rows(arrays), None, len(leaves[0]), rows=True)
 
 
-def _array(x: Any) -> Any:
-    return x if isinstance(x, np.ndarray) else np.asarray(x)
+def as_array(x: Any) -> np.ndarray[Any, Any]:
+    """The array of anything, in its dtype: that of its tensor, or what NumPy makes of texts."""
+    if isinstance(x, np.ndarray):
+        return x
+    if has_columns(type(x)):
+        array = np.asarray(x)
+        texts = array.ndim < 2 and array.dtype.kind not in "biufc"
+        return array if texts else as_tensor(x).numpy()
+    return as_tensor(x).numpy() if is_foreign_array(type(x)) else np.asarray(x)
 
 
 class _Rows:
@@ -207,7 +235,7 @@ def stack(examples: Sequence[Any]) -> Any:
 def _column(values: Sequence[Any], name: str) -> Any:
     if all(type(value) is float for value in values):
         return np.array(values, np.float32)  # as in tensors of Python's numbers
-    arrays = [np.asarray(value) for value in values]
+    arrays = [as_array(value) for value in values]
     shapes = dict.fromkeys(a.shape for a in arrays)
     if len(shapes) > 1:
         raise ShapeError(

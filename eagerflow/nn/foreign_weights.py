@@ -15,8 +15,8 @@ from eagerflow.graph.names import FreeNames
 from eagerflow.handlers import raised_here
 from eagerflow.nn import files
 from eagerflow.nn.configured import snake_case
-from eagerflow.nn.module import Module
-from eagerflow.nn.state import Misfits, fitted, named_modules, named_weights, refuse
+from eagerflow.nn.module import Module, named_modules
+from eagerflow.nn.state import Misfits, fitted, listed, refuse
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["from_torch", "keras_weights"]
@@ -172,7 +172,7 @@ def from_torch(model: Any, source: Any, mapping: Mapping[str, str] | None = None
     arrays = source if isinstance(source, Mapping) else files.read(source, "from_torch").arrays
     groups = torch_modules({name: _from_tensor(value) for name, value in arrays.items()})
     units = dict(_units(model))
-    names = {id(variable): name for name, variable in named_weights(model).items()}
+    names = {id(variable): name for name, variable in model.named_weights().items()}
     values: dict[str, Any] = {}
     extra = []
     for path, prefix in _pairs(units, groups, mapping).items():
@@ -246,23 +246,31 @@ def _pairs(
     lonely = [path for path in units if path not in mapping]
     unknown = [path for path in mapping if path not in units]
     unknown += [prefix for prefix in mapping.values() if prefix not in groups]
-    unused = [prefix for prefix in groups if prefix not in mapping.values()]
+    taken = set(mapping.values())
+    unused = [
+        f"{prefix}.{leaf}".lstrip(".")
+        for prefix in groups
+        for leaf in groups[prefix]
+        if prefix not in taken
+    ]
     if lonely or unknown or unused:
         raise ArgumentError(
             f"{len(units)} layers and {len(groups)} modules do not go together",
             op="from_torch",
             argument="mapping",
             received="; ".join(
-                f"{words}: {', '.join(map(repr, names))}"
+                f"{words}: {listed(names)}"
                 for words, names in (
                     ("layers without a module", lonely),
                     ("unknown", unknown),
-                    ("modules without a layer", unused),
+                    ("weights without a layer", unused),
                 )
                 if names
             ),
             expected="one module for each layer with weights",
-            hint="call the model first, so that it has weights" if not units else None,
+            hint="call the model first, so that it has weights"
+            if not units
+            else "leave weights that no layer needs out of source, or mapping={layer: module}",
         )
     return dict(mapping)
 

@@ -22,6 +22,7 @@ from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.base_layer import BaseLayer, is_ours
 from eagerflow.nn.configured import Untracked
+from eagerflow.nn.hooks import Hook, add_hook
 from eagerflow.nn.layer_graph import call_layer
 from eagerflow.nn.masks import give_masks, known_masks, masks_of, with_masks
 from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of
@@ -118,6 +119,29 @@ class Layer(BaseLayer):
             if hasattr(self, "forward")
             else "def call(self, inputs): ...",
         )
+
+    def add_hook(
+        self,
+        before: Callable[..., Any] | None = None,
+        after: Callable[..., Any] | None = None,
+    ) -> Hook:
+        """Call functions before and after ``call``; ``remove`` of the result ends that.
+
+        ``before(layer, args)`` gets the tuple of positional arguments, as ``call`` takes them, and
+        returns None, or new ones: a tuple, or the only one. ``after(layer, args, outputs)`` returns
+        None, or the new outputs. Hooks run in the order in which they were added; in captured code,
+        such as ``fit`` and ``predict``, while it is traced, and a change of hooks is traced again.
+        The result is also a context: ``with layer.add_hook(...)``. Copies and pickles have the
+        hooks, ``clone_model`` and files have not. Raises ArgumentError for other objects.
+
+        >>> layer = ef.nn.Dense(2)
+        >>> shapes = []
+        >>> with layer.add_hook(after=lambda layer, args, outputs: shapes.append(outputs.shape)):
+        ...     y = layer(ef.ones((3, 4)))
+        >>> shapes
+        [(3, 2)]
+        """
+        return add_hook(self, before, after)
 
     def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:
         """The mask of the outputs, from those of the inputs: one mask is passed on."""

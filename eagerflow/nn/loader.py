@@ -14,6 +14,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.dtypes import FLOAT8, bfloat16
 from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.nn.arguments import is_count, require
 from eagerflow.nn.batches import Batch, Source, as_batch
@@ -22,6 +23,7 @@ from eagerflow.nn.examples import (
     Function,
     Job,
     Making,
+    as_array,
     examples_of,
     gives_batches,
     shuffled,
@@ -32,6 +34,8 @@ from eagerflow.ops import random
 from eagerflow.tensor import Operators
 
 __all__ = ["Loader"]
+
+SMALL = FLOAT8 | {bfloat16}  # whose kind is that of records
 
 
 @dataclass
@@ -258,7 +262,8 @@ class Loader(Source):
             yield Job(epoch, number, span.start, span if order is None else order[span], None)
 
     def _jobs_of_items(self, epoch: int, length: int) -> Iterator[Job]:
-        items = iter(self._examples.items or ())
+        assert self._examples.items is not None  # its truth may be a question of its length
+        items = iter(self._examples.items)
         if self.shuffled:
             items = shuffled(items, self.shuffled, np.random.default_rng((self._seed, epoch)))
         for number in itertools.count():
@@ -341,4 +346,5 @@ def _tensor(leaf: Any) -> Any:
     """A tensor, unless the array holds strings or other objects."""
     if isinstance(leaf, Operators) or getattr(leaf, "dtype", None) is None:
         return as_tensor(leaf) if isinstance(leaf, int | float) else leaf
-    return leaf if np.asarray(leaf).dtype.kind in "OSUVMm" else as_tensor(leaf)
+    dtype = as_array(leaf).dtype
+    return leaf if dtype.kind in "OSUVMm" and dtype not in SMALL else as_tensor(leaf)

@@ -6,6 +6,7 @@ nothing has to be registered and plain attributes stay plain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
@@ -15,13 +16,14 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.graph.names import FreeNames
 from eagerflow.nn.arguments import TensorLike
-from eagerflow.nn.configured import Configured
+from eagerflow.nn.configured import Configured, snake_case
 from eagerflow.ops.absent import explain
 from eagerflow.ops.other_names import table
 from eagerflow.variable import Variable, assign_together
 
-__all__ = ["Module"]
+__all__ = ["Module", "named_modules"]
 
 
 class Module(Configured):
@@ -81,6 +83,22 @@ class Module(Configured):
         """The Variables that training leaves to the layers: running means, frozen weights."""
         return [w for w in self.weights if not w.trainable]
 
+    def named_weights(self) -> dict[str, Variable]:
+        """The weights by name, in the order of ``weights``.
+
+        A name is the path of the layers and the weight's own name, as in files. Layers without a
+        user's name are numbered within their parent, so two constructions have the same names.
+
+        >>> layers = [ef.nn.Input((4,)), ef.nn.Dense(2), ef.nn.Dense(1)]
+        >>> list(ef.nn.Sequential(layers).named_weights())
+        ['dense/kernel', 'dense/bias', 'dense_1/kernel', 'dense_1/bias']
+        """
+        return {
+            name: variable
+            for path, module in named_modules(self)
+            for name, variable in _own(path, module)
+        }
+
     variables = weights
     trainable_variables = trainable_weights
     non_trainable_variables = non_trainable_weights
@@ -134,6 +152,37 @@ class Module(Configured):
                     expected=summary(variable),
                 )
         assign_together(dict(zip(own, values, strict=True)))
+
+
+def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
+    """A Module and those below it, parents first, each once, with paths that end in a slash."""
+    return _walk(model, "", set())
+
+
+def _walk(module: Any, path: str, met: set[int]) -> Iterator[tuple[str, Any]]:
+    met.add(id(module))
+    yield path, module
+    names = FreeNames()
+    for part in module._parts():
+        if isinstance(part, Module):
+            label = names.take(_label(part))
+            if id(part) not in met:
+                yield from _walk(part, f"{path}{label}/", met)
+
+
+def _own(path: str, module: Any) -> Iterator[tuple[str, Variable]]:
+    names = FreeNames()
+    for part in module._parts():
+        if isinstance(part, Variable):
+            name = part.name.rpartition("/")[2]
+            yield path + names.take(re.sub(r"^variable_\d+$", "variable", name)), part
+
+
+def _label(module: Any) -> str:
+    """A Module's name, without the number that makes it unique in the process."""
+    usual = snake_case(type(module).__name__)
+    name = str(module.name).replace("/", "_")
+    return usual if re.fullmatch(rf"{re.escape(usual)}(_\d+)?", name) else name
 
 
 def _refuse_call(self: Module, *args: Any, **kwargs: Any) -> NoReturn:

@@ -34,7 +34,7 @@ from eagerflow.nn.foreign_weights import keras_weights
 from eagerflow.nn.graph_reading import arguments_from
 from eagerflow.nn.graph_writing import arguments_config
 from eagerflow.nn.nests import free_batch
-from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
+from eagerflow.nn.state import Misfits, fitted, refuse
 from eagerflow.ops import random
 from eagerflow.variable import assign_together
 
@@ -67,13 +67,18 @@ def save(model: Any, path: Any) -> None:
     write_state(state.snapshot(model), path, facts | _of_weights(model), {}, "save")
 
 
-def _of_weights(model: Any) -> dict[str, list[str]]:
-    """The names of frozen weights, and of those excluded from weight decay."""
+def _of_weights(model: Any) -> dict[str, Any]:
+    """The names of frozen weights, of those excluded from weight decay, and of groups."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    weights = named_weights(model).items()
+    weights = model.named_weights().items()
     told = {
         "frozen": [name for name, w in weights if not w.trainable],
         "no_decay": [name for name, w in weights if optimizer and optimizer.is_excluded(w)],
+        "groups": {
+            name: list(group)
+            for name, w in weights
+            if optimizer and (group := optimizer.group_of(w)) != (None, None)
+        },
     }
     return {key: names for key, names in told.items() if names}
 
@@ -221,8 +226,9 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
     if not model.built and "built_for" in facts:
         args, kwargs = arguments_from(facts["built_for"], model.name)
         model(*args, **kwargs)
-    weights = named_weights(model).items()
+    weights = model.named_weights().items()
     frozen, no_decay = (frozenset(facts.get(key, ())) for key in ("frozen", "no_decay"))
+    groups = dict(facts.get("groups", {}))
     for name, weight in weights:
         if name in frozen:
             weight.trainable = False
@@ -231,6 +237,9 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
         if no_decay:
             excluded = [weight for name, weight in weights if name in no_decay]
             model.optimizer.exclude_from_weight_decay(excluded)
+        for name, weight in weights:
+            if name in groups:
+                model.optimizer.add_group(weight, *groups[name])
     return model
 
 
@@ -245,13 +254,13 @@ def save_weights(model: Any, path: Any) -> None:
             op="save_weights",
             hint="call the model, or put ef.nn.Input(shape) at its head",
         )
-    arrays = {name: weight.numpy() for name, weight in named_weights(model).items()}
+    arrays = {name: weight.numpy() for name, weight in model.named_weights().items()}
     files.write(path, {"format": _WEIGHTS, "version": VERSION}, arrays, "save_weights")
 
 
 def load_weights(model: Any, path: Any, strict: bool = True) -> Misfits:
     """See ``Model.load_weights``."""
-    wanted = named_weights(model)
+    wanted = model.named_weights()
     if str(path).endswith((".h5", ".hdf5")):
         arrays = keras_weights(model, wanted, path)
     else:

@@ -11,6 +11,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Float, TensorLike, number
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
+from eagerflow.ops.absent import explain
+from eagerflow.ops.other_names import table
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -341,3 +343,6 @@ def get(identifier: Any) -> Any:
     Tensor(0.5, float32, cpu:0)
     """
     return from_config("schedule", identifier, _TABLE, lambda x: isinstance(x, Schedule))
+
+
+explain(Schedule, table("Schedule"))

@@ -33,12 +33,14 @@ class Sequential(Model):
 
     layers: Any = ()  # a list, in order; Inputs are not included
 
-    def __init__(self, layers: Iterable[Any] = (), **options: Unpack[LayerOptions]) -> None:
+    def __init__(
+        self, layers: Iterable[Any] = (), *more: Any, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
         self._config = Untracked({k: v for k, v in self._config.held.items() if k != "layers"})
         self.head: InputLayer | None = None
         self.layers = []
-        if isinstance(layers, Layer):
+        if more or isinstance(layers, Layer):
             raise ArgumentError(
                 f"{layers!r} is not a list of layers",
                 op=self._label,

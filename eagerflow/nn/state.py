@@ -1,15 +1,12 @@
 """The state of a model and of its training, by names that do not depend on the process.
 
-A weight's name is the path of its layers and its own name, such as ``encoder/dense_1/kernel``.
-Layers without a user's name are numbered within their parent, so that two constructions of a model
-have the same names.
+Weights have the names of ``Module.named_weights``.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,17 +14,15 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.graph.names import FreeNames
-from eagerflow.nn.configured import snake_case
-from eagerflow.nn.module import Module
+from eagerflow.nn.module import named_modules
 from eagerflow.ops import random
 from eagerflow.variable import Variable, assign_together
 
 __all__ = [
     "Misfits",
     "fitted",
-    "named_modules",
+    "listed",
     "named_state",
-    "named_weights",
     "refuse",
     "restore",
     "snapshot",
@@ -49,52 +44,6 @@ class Misfits(NamedTuple):
 
 
 # Names --------------------------------------------------------------------------------------------
-
-
-def named_weights(model: Any) -> dict[str, Variable]:
-    """The weights of a model by name, in the order of ``model.weights``.
-
-    >>> from eagerflow.nn.state import named_weights
-    >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2), ef.nn.Dense(1)])
-    >>> list(named_weights(model))
-    ['dense/kernel', 'dense/bias', 'dense_1/kernel', 'dense_1/bias']
-    """
-    return {
-        name: variable
-        for path, module in named_modules(model)
-        for name, variable in _own(path, module)
-    }
-
-
-def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
-    """A Module and those below it, parents first, each once, with paths that end in a slash."""
-    return _walk(model, "", set())
-
-
-def _walk(module: Any, path: str, met: set[int]) -> Iterator[tuple[str, Any]]:
-    met.add(id(module))
-    yield path, module
-    names = FreeNames()
-    for part in module._parts():
-        if isinstance(part, Module):
-            label = names.take(_label(part))
-            if id(part) not in met:
-                yield from _walk(part, f"{path}{label}/", met)
-
-
-def _own(path: str, module: Any) -> Iterator[tuple[str, Variable]]:
-    names = FreeNames()
-    for part in module._parts():
-        if isinstance(part, Variable):
-            name = part.name.rpartition("/")[2]
-            yield path + names.take(re.sub(r"^variable_\d+$", "variable", name)), part
-
-
-def _label(module: Any) -> str:
-    """A Module's name, without the number that makes it unique in the process."""
-    usual = snake_case(type(module).__name__)
-    name = str(module.name).replace("/", "_")
-    return usual if re.fullmatch(rf"{re.escape(usual)}(_\d+)?", name) else name
 
 
 def _generators(model: Any) -> dict[str, Variable]:
@@ -137,7 +86,7 @@ def snapshot(model: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 def named_state(model: Any) -> dict[str, Variable]:
     """The Variables with the state of a training, by name."""
-    weights = named_weights(model)
+    weights = model.named_weights()
     found = {f"weights/{name}": weight for name, weight in weights.items()} | _generators(model)
     found[_GLOBAL] = random.default_generator.state
     if model.optimizer is not None:
@@ -152,7 +101,7 @@ def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bo
     Without ``training`` it is the weights and the generators of layers alone. Raises
     FileFormatError where the state is that of another model.
     """
-    weights = named_weights(model)
+    weights = model.named_weights()
     wanted: dict[str, Any] = {f"weights/{name}": weight for name, weight in weights.items()}
     wanted |= _generators(model)
     if training:
@@ -208,13 +157,14 @@ def refuse(misfits: Misfits, model: str, hint: str | None = None) -> None:
             "the file does not fit the model",
             op=model,
             received="; ".join(
-                f"{kind}: {_listed(names)}" for kind, names in misfits._asdict().items() if names
+                f"{kind}: {listed(names)}" for kind, names in misfits._asdict().items() if names
             ),
             expected="the same weights, by name and shape",
             hint=hint,
         )
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first names, and the number of others."""
     more = len(names) - MAX_SHOWN
     return ", ".join(names[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")

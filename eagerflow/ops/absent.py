@@ -32,15 +32,25 @@ class Absent:
         raise absent(cls if obj is None else obj, self._name, cls.__name__, answer)
 
 
+class _AbsentSlot(Absent):
+    """A missing attribute of objects without a ``__dict__``, where it cannot be set either."""
+
+    __slots__ = ()
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        self.__get__(obj, type(obj))
+
+
 def explain(cls: Any, answers: Mapping[str, str | Callable[[Any], str]]) -> None:
     """Let the missing attributes of a class and of its objects say what to use instead.
 
     An answer that is a function is called with the frame in which the attribute was asked for.
     ``dir`` shows neither; nor does that of the class, if it has a metaclass of its own.
     """
+    kind = Absent if cls.__dictoffset__ else _AbsentSlot
     for name, answer in answers.items():
         if name not in vars(cls):
-            setattr(cls, name, Absent(name, answer))
+            setattr(cls, name, kind(name, answer))
     cls.__dir__ = lambda self: _listed(self, object.__dir__(self))
     if type(cls) is not type:
         meta: Any = type(cls)
@@ -48,4 +58,4 @@ def explain(cls: Any, answers: Mapping[str, str | Callable[[Any], str]]) -> None
 
 
 def _listed(obj: Any, names: Iterable[str]) -> list[str]:
-    return [name for name in names if type(getattr_static(obj, name, None)) is not Absent]
+    return [name for name in names if not isinstance(getattr_static(obj, name, None), Absent)]

@@ -152,7 +152,7 @@ log_softmax_v2: ef.log_softmax(x)
 logdet: ef.linalg.slogdet(x)
 logical: ef.logical_and(x, y)
 logmeanexp: ef.logsumexp(x) - math.log(x.size)
-logsigmoid: ef.log_sigmoid(x)
+logsigmoid log_expit: ef.log_sigmoid(x)
 lp_pool1d lp_pool2d lp_pool3d: ef.lp_pool(x, p, window)
 lpmv lpmn assoc_legendre: ef.assoc_legendre_p(x, n, m)
 lstm_cell gru_cell: ef.nn.LSTMCell(units), ef.nn.GRUCell(units)
@@ -198,7 +198,7 @@ randint random_integers: ef.random.integers(low, high, shape)
 randperm shuffle random_shuffle: ef.random.permutation(...)
 range: ef.arange(start, stop, step)
 real_if_close: ef.real(x)
-rearrange: x.reshape(shape), x.permute_dims(axes), or einops.rearrange(x.numpy(), pattern)
+rearrange: x.reshape(shape), x.permute_dims(axes), or einops.rearrange(x, pattern)
 reduce_all: ef.all(x, axis=...)
 reduce_any: ef.any(x, axis=...)
 reduce_logsumexp: ef.logsumexp(x, axis=...)
@@ -311,7 +311,8 @@ FloatTensor LongTensor IntTensor BoolTensor: ef.tensor(values)
 from_array frombuffer fromiter: ef.tensor(np.frombuffer(...)), through NumPy
 fromfile fromstring loadtxt genfromtxt memmap: ef.tensor(np.loadtxt(file)), through NumPy
 fromfunction: ef.vmap(f), of ef.meshgrid
-functional_call functorch func stateless_call: ef.grad(f), ef.vmap(f) of a plain function
+functional_call functorch func stateless_call stack_module_state: ef.nn.functional_call(model, \
+values, x), with ef.grad and ef.vmap
 get_default_dtype set_default_dtype set_default_tensor_type: dtype=... of each call: Python floats \
 become float32
 gradients backward: ef.grad(f), or tape.gradient(loss, variables) of ef.GradientTape()
@@ -364,7 +365,8 @@ single: ef.float32
 special: ef.erf, ef.lgamma, ef.digamma and others, in ef itself
 tree_map tree_util: Python's own loops over lists and dicts; ef.grad takes nests of tensors
 typing: ef.Tensor, ef.TensorSpec
-utils: ef.one_hot(classes, count), ef.random.seed(0), ef.nn.plot_model(model), ef.nn.Loader(data)
+utils: ef.one_hot(classes, count), ef.clip_by_global_norm(gradients, limit), ef.random.seed(0), \
+ef.nn.plot_model(model), ef.nn.Loader(data)
 xla tpu mps: ef.devices()
 """
 
@@ -501,7 +503,8 @@ Upsample UpsamplingNearest2d UpsamplingBilinear2d: ef.nn.UpSampling2D(factor)
 ZeroPad1d ZeroPad2d ZeroPad3d: ef.nn.ZeroPadding2D(padding), 1D or 3D
 clip_grad_norm_ clip_grad_value_: ef.clip_by_global_norm(gradients, limit)
 compact nowrap: def call(self, inputs) of an ef.nn.Layer
-utils: ef.one_hot(classes, count), ef.random.seed(0), ef.nn.plot_model(model), ef.nn.Loader(data)
+utils: ef.one_hot(classes, count), ef.clip_by_global_norm(gradients, limit), ef.random.seed(0), \
+ef.nn.plot_model(model), ef.nn.Loader(data)
 functional F: ef itself: ef.relu(x), ef.softmax(x)
 init: ef.nn.initializers
 models: ef.nn.Model, ef.nn.Sequential, ef.nn.load_model(file)
@@ -514,10 +517,10 @@ deserialize serialize: ef.nn.model_from_config(config), layer.get_config()
 """
 
 _MODULE = """
-parameters named_parameters: model.trainable_weights, or model.weights: each has a name
+parameters: model.trainable_weights, or model.weights: each has a name
+named_parameters: model.named_weights()
 buffers named_buffers: model.non_trainable_weights
-state_dict: model.get_weights(), model.save_weights(file), or {w.name: w.numpy() for w in \
-model.weights}
+state_dict: model.named_weights(), model.get_weights(), or model.save_weights(file)
 load_state_dict: model.set_weights(values), model.load_weights(file), or ef.nn.from_torch(model, \
 state)
 train eval: the argument training of a call, as in model(x, training=True); fit and predict set it
@@ -535,7 +538,7 @@ children named_children: model.walk(), or model.layers of an ef.nn.Model
 add_module register_module get_submodule: an attribute: self.name = layer
 register_buffer register_parameter: self.add_weight(shape, ...) in build of an ef.nn.Layer
 add_variable: self.add_weight(shape, ...)
-get_parameter get_buffer: {w.name: w for w in model.weights}
+get_parameter get_buffer: model.named_weights()[name]
 share_memory to_empty: nothing: memory is the library's
 init init_with_output setup: model.build(input_shape), or the first call
 param parameter variable: self.add_weight(shape, ...)
@@ -543,7 +546,11 @@ lr: model.optimizer.learning_rate
 save_pretrained: model.save(file)
 from_pretrained: ef.nn.load_model(file)
 input_spec: ef.nn.Input(shape)
-stateless_call stateless_apply: ef.grad(f), or tape.gradient of ef.GradientTape()
+stateless_call stateless_apply functional_call: ef.nn.functional_call(model, values, x)
+register_forward_hook: layer.add_hook(after=f), with f(layer, args, outputs)
+register_forward_pre_hook: layer.add_hook(before=f), with f(layer, args)
+register_backward_hook register_full_backward_hook: layer.add_hook(after=f), where f returns the \
+outputs through an ef.custom_gradient
 add_metric: metrics= of model.compile
 """
 
@@ -551,7 +558,7 @@ _OPTIMIZER = """
 step update_step: optimizer.apply(gradients, variables)
 zero_grad: nothing: tape.gradient returns new gradients each time
 backward: tape.gradient(loss, variables) of ef.GradientTape()
-param_groups add_param_group: optimizer.learning_rate; several groups are several optimizers
+param_groups add_param_group: optimizer.add_group(layer, multiplier=0.1, weight_decay=0.0)
 state state_dict get_state: optimizer.variables, or ef.nn.Checkpoint(folder).save(model)
 load_state_dict set_weights set_state load_own_variables: ef.nn.Checkpoint(folder).restore(model)
 lr rate: optimizer.learning_rate
@@ -562,6 +569,18 @@ compute_gradients: tape.gradient(loss, variables) of ef.GradientTape()
 unscale_ scale: optimizer.scale_loss(loss)
 """
 
+_SCHEDULE = """
+step: nothing: the optimizer counts its steps
+get_last_lr: schedule(step), or optimizer.learning_rate
+state_dict load_state_dict: schedule.get_config(): the optimizer has the state
+"""
+
+_METRIC = """
+update: metric.update_state(y_true, y_pred)
+compute: metric.result()
+reset reset_states: metric.reset_state()
+"""
+
 _OPTIMIZERS = """
 ASGD NAdam RAdam Rprop SparseAdam: ef.nn.optimizers.Nadam(rate), or Adam, Adagrad
 adamw rmsprop: ef.nn.optimizers.AdamW(rate)
@@ -570,7 +589,8 @@ Adam(ef.nn.schedules.CosineDecay(0.1, steps))
 swa_utils: ef.nn.callbacks.SwapEMAWeights(), with use_ema=True
 apply_updates chain: optimizer.apply(gradients, variables)
 clip_by_global_norm: ef.clip_by_global_norm(gradients, limit)
-MultiOptimizer: one optimizer for each part, as in a.apply(...), b.apply(...)
+MultiOptimizer multi_transform: optimizer.add_group(layer, multiplier=0.1), or one optimizer for \
+each part
 deserialize serialize: ef.nn.optimizers.get(config), optimizer.get_config()
 legacy experimental: ef.nn.optimizers itself
 """
@@ -631,7 +651,9 @@ inverse: ef.linalg.inv(x)
 
 TABLES = {
     "Module": _MODULE,
+    "Metric": _METRIC,
     "Optimizer": _OPTIMIZER,
+    "Schedule": _SCHEDULE,
     "Tensor": _TENSORS,
     "eagerflow": _FUNCTIONS + _PACKAGE,
     "functions": _FUNCTIONS,

@@ -12,6 +12,7 @@ from typing import Any
 
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import as_device
+from eagerflow.dlpack import capsule_of
 from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, DeviceError, short_repr
 from eagerflow.ops.creation.cast import astype, own_value, to_device
@@ -204,7 +205,7 @@ def _dlpack(
         array.flags.writeable = False
     else:
         array = array.copy()
-    return array.__dlpack__(**told)
+    return capsule_of(array, **told)
 
 
 def _dlpack_device(self: Any) -> tuple[int, int]:
@@ -214,9 +215,9 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
     return device
 
 
-def _view(self: Any, dtype: Any) -> Tensor:
+def _view(self: Any, dtype: Any, *sizes: Any) -> Tensor:
     """The bits, read as numbers of another dtype; see ``ef.view``."""
-    return load("creation.bits").view(self, dtype)
+    return load("creation.bits").view(self, (dtype, *sizes) if sizes else dtype)
 
 
 _METHODS = {

@@ -8,6 +8,7 @@ Arguments are bound by NumPy's own signature, so they may have NumPy's order and
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from eagerflow.ops.keywords import translate
 from eagerflow.ops.late import load
 from eagerflow.ops.other_names import table
 from eagerflow.ops.plain import plain
+from eagerflow.recorder import recorder_state
 from eagerflow.tensor import Operators, Tensor, array_namespace, joining
 
 __all__: list[str] = []
@@ -196,12 +198,21 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         for x in inputs:
             if not joining[type(x)]:
                 return NotImplemented
+    if kwargs and _into_arrays(kwargs.get("out")):  # such as array += tensor
+        arrays = (np.asarray(x) if isinstance(x, Operators) else x for x in inputs)
+        return getattr(ufunc, method)(*arrays, **kwargs)
     call = _ufuncs.get(ufunc) or call_of(ufunc)
     if method != "__call__" or call is None:
         return _ufunc_method(ufunc, method, call, inputs, kwargs)
     if kwargs:
         inputs = _with_keywords(ufunc.__name__, inputs, kwargs)
     return call(*inputs)
+
+
+def _into_arrays(out: Any) -> bool:
+    """Whether results go into NumPy arrays; gradients and captured programs would lose them."""
+    arrays = out is not None and all(isinstance(x, np.ndarray) for x in out)
+    return arrays and recorder_state()[1] is None
 
 
 def _with_keywords(name: str, inputs: Any, kwargs: Any) -> Any:
@@ -222,6 +233,8 @@ def _ufunc_method(ufunc: Any, method: str, call: Any, inputs: Any, kwargs: Any) 
         reason = load("numpy_names.refused").REASONS.get(name)
         if method == "at":
             reason = "tensors do not change: x.at[index].add(values) gives a new one"
+        if getattr(np, name, None) is not ufunc:
+            raise _of_scipy(ufunc)
         raise DTypeError(
             f"numpy.{name}{'' if method == '__call__' else '.' + method} does not take tensors"
             + (f": {reason}" if reason else ""),
@@ -237,6 +250,29 @@ def _ufunc_method(ufunc: Any, method: str, call: Any, inputs: Any, kwargs: Any) 
         if "keyword" not in str(error) or isinstance(error, KeywordError | DTypeError):
             raise
         raise KeywordError(str(error).partition(" got ")[2], op=f"{name}.{method}") from None
+
+
+_SCIPY = {"psi": "digamma", "gammaln": "lgamma", "_zeta": "zeta", "jn": "jv"}
+"""SciPy's functions whose own name, or ours, is another one."""
+
+
+def _of_scipy(ufunc: Any) -> DTypeError:
+    """The error of an elementwise function of another library: SciPy's, as a rule."""
+    special, name = sys.modules.get("scipy.special"), ufunc.__name__
+    shown = name.lstrip("_")
+    place = "scipy.special." if getattr(special, shown, None) is not None else ""
+    ours = _SCIPY.get(name, shown)
+    here = table("functions").get(name)
+    if place and ours in array_namespace().__all__:
+        own = inspect.signature(getattr(array_namespace(), ours)).parameters.values()
+        here = f"ef.{ours}({', '.join([p.name for p in own if p.default is p.empty])})"
+    return DTypeError(
+        f"{place or 'the ufunc '}{shown} does not take tensors",
+        hint=(f"{here}; or " if here else "")
+        + "np.asarray(x) for the values; gradients do not pass through SciPy"
+        if place
+        else "np.asarray(x) for the values; gradients do not pass through it",
+    )
 
 
 def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -16,18 +16,19 @@ from eagerflow.backends.numpy import copied_alike, is_shared, lent
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
-from eagerflow.dims import Dim
+from eagerflow.dims import Dim, DimLike, product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType, join_scalar
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import fuse, fuse_for_device
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.cache import kept
+from eagerflow.graph.costs import names_of
 from eagerflow.graph.devices import homes
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
-from eagerflow.graph.run import evaluate
-from eagerflow.graph.sizes import LATE, bind, concrete
+from eagerflow.graph.run import compute_nodes, evaluate
+from eagerflow.graph.sizes import LATE, Sizes, bind, concrete
 from eagerflow.handlers import raised_here
 from eagerflow.masks import are_masks, masks_of_inputs, opened
 from eagerflow.plan.in_place import Commit
@@ -48,6 +49,12 @@ from eagerflow.variable import (
 )
 
 NUMERICS = ("fast", "exact")
+CALLS_BEFORE_PLAN = 32
+"""Calls with the same free sizes before they get a plan, if values are small: making one takes as
+long as so many calls op by op. Four times as many where another plan has to go."""
+SMALL_ELEMENTS = 8192
+"""Elements of a value up to which the time of an op hardly depends on them."""
+MAX_COUNTED_SIZES = 4096
 
 
 class Replay:
@@ -72,6 +79,35 @@ class Replay:
         self._names = _size_names(graph)
         self._late = _late_sizes(graph)
         self._count = len(graph.inputs)
+        self._calls: dict[Any, int] = {}  # that are left op by op, for sizes without a plan
+
+    def _is_due(self, sizes: dict[str, int], device: Device) -> bool:
+        """Whether these free sizes get a plan now: the first ones, and those of many calls."""
+        plans, calls, key = self.plans, self._calls, (*sizes.values(), device)
+        if not plans.items or self._late:
+            return True
+        left = calls.get(key)
+        if left is None:
+            if len(calls) >= MAX_COUNTED_SIZES:
+                calls.clear()
+            many = CALLS_BEFORE_PLAN * SMALL_ELEMENTS
+            left = min(CALLS_BEFORE_PLAN, many // (1 + mean_elements(self._optimized, sizes)))
+            left *= 4 if len(plans.items) >= plans.bound else 1
+        calls[key] = left - 1
+        if left <= 0:
+            calls.pop(key, None)
+        return left <= 0
+
+    def _run_op_by_op(
+        self, inputs: Sequence[Any], tensors: list[Tensor], sizes: dict[str, int]
+    ) -> list[Tensor]:
+        """The outputs by ordinary op calls, for sizes that may not come again."""
+        entries = [x if type(x) is Tensor else as_tensor(x, copy=True) for x in inputs]
+        found = compute_nodes(self._optimized, [*entries, *tensors], Sizes(sizes))
+        count = len(found) - len(self._assigned)
+        new = [v.own(x) for v, x in zip(self._assigned, found[count:], strict=True)]
+        put_together(self._assigned, new)
+        return found[:count]
 
     def plan(self, sizes: dict[str, int], device: Device) -> Plan:
         """The plan for these sizes of the graph's named dimensions."""
@@ -105,6 +141,8 @@ class Replay:
         token = begin_run(self._reads) if self._reads else None
         tensors = held_together(variables) if variables else []
         plan, arrays = self._planned(inputs, tensors)
+        if plan is None:
+            return self._run_op_by_op(inputs, tensors, self.sizes(arrays))
         if plan.shared:
             self._share(plan, inputs, arrays)
         kinds = self._kinds.get(plan.device) or self._kinds_on(plan.device)
@@ -123,8 +161,10 @@ class Replay:
         for plan in list(self.plans.items.values()):
             plan.rest()
 
-    def _planned(self, inputs: Sequence[Any], tensors: list[Tensor]) -> tuple[Plan, list[Any]]:
-        """The plan for these inputs and values of Variables, and the arrays of all."""
+    def _planned(
+        self, inputs: Sequence[Any], tensors: list[Tensor]
+    ) -> tuple[Plan | None, list[Any]]:
+        """The plan for these inputs and values of Variables, if any, and the arrays of all."""
         try:
             arrays = list(map(_array_of, inputs))
         except raised_here(AttributeError):
@@ -134,15 +174,20 @@ class Replay:
         else:
             device = tensors[0]._kind.device if tensors else current_device()
         arrays += map(_array_of, tensors)
-        plan = None if self._names else self.plans.items.get((device,))
-        if plan is None:
-            return self.plan(self.sizes(arrays), device), arrays
-        plan.used = True
+        sizes = self.sizes(arrays)
+        plan = self.plans.items.get((*sizes.values(), device))
+        if plan is not None:
+            plan.used = True
+        elif not sizes or self._is_due(sizes, device):
+            plan = self.plan(sizes, device)
         return plan, arrays
 
     def profile(self, inputs: Sequence[Any], rounds: int) -> Profile:
         """A profile of ``run``; see ``Plan.profile``."""
-        plan, arrays = self._planned(inputs, read_together(self._variables))
+        tensors = read_together(self._variables)
+        plan, arrays = self._planned(inputs, tensors)
+        while plan is None:
+            plan, arrays = self._planned(inputs, tensors)
         return plan.profile(arrays, rounds)
 
     def _share(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
@@ -234,6 +279,23 @@ def _late_sizes(graph: Graph) -> dict[str, Any]:
     """The named dimensions of results that are only known after a run."""
     shapes = [v.shape for node in graph.nodes if node.op.name in LATE for v in node.outputs]
     return {str(size): size for shape in shapes for size in shape if isinstance(size, Dim)}
+
+
+def mean_elements(graph: Graph, sizes: dict[str, int]) -> int:
+    """The elements of a value that a graph computes, on average."""
+    total, count = _all_elements(graph)
+    return (total.evaluate(sizes) if isinstance(total, Dim) else total) // (count or 1)
+
+
+@kept
+def _all_elements(graph: Graph) -> tuple[DimLike, int]:
+    """The elements of all values whose sizes are known before a run, and their number."""
+    given = _size_names(graph).keys()
+    values = [v for node in graph.nodes for v in node.outputs if names_of(v.shape) <= given]
+    total: DimLike = 0
+    for value in values:
+        total += product(value.shape)
+    return total, len(values)
 
 
 def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

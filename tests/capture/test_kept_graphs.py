@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.plan.replay import CALLS_BEFORE_PLAN
 from eagerflow.runtime.clock_cache import ClockCache
 
 X = ef.tensor([1.0, 2.0, 3.0])
@@ -200,7 +201,7 @@ def test_objects_without_weak_references_are_held_up_to_the_bound():
 
 
 def test_recently_used_graph_is_kept():
-    step = ef.function(lambda x: x + 1, max_graphs=4)
+    step = ef.function(lambda x: x + len(x), max_graphs=4)
     kept = step.graph(ef.zeros(1))
     for i in range(2, 40):
         step(ef.zeros(1))
@@ -214,7 +215,8 @@ def test_plans_of_free_sizes_are_bounded():
     spec = ef.TensorSpec((None,), "float32")
     step = ef.function(lambda x: x + 1, input_signature=[spec], max_graphs=3)
     for i in range(1, 10):
-        step(ef.zeros(i))
+        for _ in range(4 * CALLS_BEFORE_PLAN + 1):
+            step(ef.zeros(i))
     assert "6 plans that had not been used lately were dropped" in step.explain()
     assert len(step.graphs) == 1
 

@@ -14,7 +14,7 @@ import eagerflow as ef
 from eagerflow import nn
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.nn import files
-from eagerflow.nn.state import Misfits, named_weights
+from eagerflow.nn.state import Misfits
 from tests.structure.sources import ROOT
 
 RNG = np.random.default_rng(0)
@@ -213,19 +213,19 @@ def test_frozen_layers_and_numbers_of_other_dtypes(tmp_path):
 def test_names_are_the_same_in_every_model():
     first, second = network(), network()
     assert [w.name for w in first.weights] != [w.name for w in second.weights]
-    assert list(named_weights(first)) == list(named_weights(second))
-    assert list(named_weights(first).values()) == first.weights
+    assert list(first.named_weights()) == list(second.named_weights())
+    assert list(first.named_weights().values()) == first.weights
     twin = ef.nn.Sequential([ef.nn.Dense(2, name="same/x"), ef.nn.Dense(2, name="same/x")])
     twin(X)
     names = ["same_x/kernel", "same_x/bias", "same_x_1/kernel", "same_x_1/bias"]
-    assert list(named_weights(twin)) == names
+    assert list(twin.named_weights()) == names
 
     class Own(ef.nn.Layer):
         def __init__(self):
             super().__init__()
             self.scales = {"a": ef.Variable(1.0), "b": ef.Variable(2.0)}
 
-    assert list(named_weights(Own())) == ["variable", "variable_1"]
+    assert list(Own().named_weights()) == ["variable", "variable_1"]
 
 
 def test_weights_alone(tmp_path):

@@ -225,7 +225,7 @@ def test_a_target_computed_behind_the_block(is_captured):
 
 
 @pytest.mark.parametrize("is_captured", [False, True])
-def test_a_variable_that_was_not_read_is_named_as_that(is_captured):
+def test_the_reason_for_a_variable_that_the_tape_did_not_record(is_captured):
     read, other = ef.Variable([1.0, 2.0]), ef.Variable([1.0, 2.0], name="other")
     fixed = ef.Variable([1.0, 2.0], trainable=False, name="fixed")
 
@@ -235,9 +235,8 @@ def test_a_variable_that_was_not_read_is_named_as_that(is_captured):
         return tape.gradient(loss, source)
 
     for source, options, reason in (
-        (other, {}, "was not read"),
+        (other, {}, "recorded no use"),
         (fixed, {}, "was not watched"),
-        (read, {"watch_accessed_variables": False}, "was not read"),
     ):
         call = partial(gradient, source, **options)
         with pytest.raises(GradientError, match=reason):
@@ -249,7 +248,7 @@ def test_a_variable_that_was_not_read_is_named_as_that(is_captured):
 
     with ef.GradientTape() as tape:
         loss = scaled(ef.ones(2)).sum()
-    with pytest.raises(GradientError, match=r"in functions of ef\.custom_gradient"):
+    with pytest.raises(GradientError, match="functions with custom gradients need it"):
         tape.gradient(loss, read)
 
 

@@ -22,6 +22,9 @@ OF_OTHERS = {  # what they need
     "in_keras.py": ("keras", "jax"),
     "in_tensorflow.py": ("tensorflow",),
     "in_torch.py": ("torch",),
+    "with_einops.py": ("einops",),
+    "with_pandas.py": ("pandas",),
+    "with_torch.py": ("torch",),
 }
 
 README_COMMAND = "a command of the README, which CI runs"

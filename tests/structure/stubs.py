@@ -48,7 +48,7 @@ _PLAIN = {"bool": bool, "float": (int, float), "int": int, "str": str}
 _ALIASES = {"DType": "eagerflow.dtypes"}
 _STANDARD = ("builtins", "collections", "typing")
 # Methods that no code uses by name, and those defined in the class itself.
-_ABSENT = {name for name, x in vars(Operators).items() if type(x) is Absent}
+_ABSENT = {name for name, x in vars(Operators).items() if isinstance(x, Absent)}
 _OWN = {"__dir__", "__delitem__", "__setitem__", "__hash__", *_ABSENT}
 
 

@@ -390,7 +390,9 @@ class Monitor(ScopeGuard):
         for (access, *key), holder in self._assigned.items():
             if access == "attribute" and id(holder) in self.arguments:
                 self._hold(holder, key[1])
-            elif access == "cell" or (access == "item" and "__builtins__" in holder):
+            elif access == "cell" or (
+                access == "item" and isinstance(holder, dict) and "__builtins__" in holder
+            ):
                 value = READERS[access](holder, key[1])
                 parts = value if type(value) is tuple else (value,)
                 if all(x is ABSENT or category(x) == "plain" for x in parts):

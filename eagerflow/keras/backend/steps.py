@@ -14,7 +14,8 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow import tree
-from eagerflow.capture.trace import FreeSizes, Trace, located, paths, plain_name, spec_input
+from eagerflow.capture.free_sizes import FreeSizes
+from eagerflow.capture.trace import Trace, located, paths, plain_name, spec_input
 from eagerflow.devices import current_device
 from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph

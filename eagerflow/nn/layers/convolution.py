@@ -51,7 +51,9 @@ class WindowLayer(SpatialLayer, BiasLayer):
                 "the input does not fit this layer",
                 f"shape {tuple(input_shape)}",
                 f"{self.layout}{multiple}",
-                "x[..., None] for one channel" if len(input_shape) == self.rank + 1 else None,
+                "x[..., None] for one channel, x[None] for one example"
+                if len(input_shape) == self.rank + 1
+                else None,
             )
         self.channels = channels
 

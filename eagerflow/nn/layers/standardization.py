@@ -15,6 +15,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import TensorLike
 from eagerflow.nn.configured import arguments
+from eagerflow.nn.examples import as_array, is_array
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.spec import normalize_axes
 from eagerflow.tensor import Operators, Tensor
@@ -29,7 +30,7 @@ def _kept(value: Any) -> tuple[int, ...]:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(value, np.float64)
+    return as_array(value).astype(np.float64, copy=False)
 
 
 class Normalization(Layer):
@@ -111,7 +112,7 @@ class Normalization(Layer):
         """
         if self.given is not None:
             raise ArgumentError("mean and variance were given", op=f"{self._label}.adapt")
-        whole = isinstance(data, Operators | np.ndarray)
+        whole = is_array(data)
         number, mean, variance = 0, _array(0.0), _array(0.0)
         for item in [data] if whole else data:
             batch = _array(item[0] if isinstance(item, tuple) else item)

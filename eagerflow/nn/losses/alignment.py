@@ -18,10 +18,19 @@ from eagerflow.ops.family import as_operand
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Operators, Tensor
 
-__all__ = ["EPSILON", "class_numbers", "in_precision", "same_shape", "tensors", "weight_for"]
+__all__ = [
+    "EPSILON",
+    "class_numbers",
+    "in_precision",
+    "refuse_integers",
+    "same_shape",
+    "tensors",
+    "weight_for",
+]
 
 EPSILON = 1e-7  # probabilities are kept this far from 0 and 1, as in Keras
 _FLOAT32 = as_dtype("float32")
+_SWAPPED = "targets come first: loss(y_true, y_pred)"
 
 
 def tensors(nest: Nest, convert: Callable[[Any], Any] = as_tensor) -> Any:
@@ -71,8 +80,25 @@ def same_shape(
         hint="for class numbers: SparseCategoricalCrossentropy, SparseCategoricalAccuracy, or "
         f"ef.one_hot(y_true, {y_pred.shape[-1]})"
         if y_true.ndim + 1 == y_pred.ndim
+        else _SWAPPED
+        if y_true.shape[:-1] == y_pred.shape
         else None,
     )
+
+
+def refuse_integers(name: str, y_true: Nest, y_pred: Nest) -> None:
+    """Raise DTypeError for integers as predictions of targets that are floats: the wrong order."""
+    known = isinstance(y_pred, Operators | np.ndarray) and isinstance(
+        y_true, Operators | np.ndarray
+    )
+    if known and y_pred.dtype.kind in "iub" and is_floating(as_dtype(y_true.dtype)):
+        raise DTypeError(
+            "the predictions are integers or bools, and the targets floats",
+            op=name,
+            received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
+            expected="predictions of floats",
+            hint=f"{_SWAPPED}; y_pred.astype('float32') for predictions without fractions",
+        )
 
 
 def class_numbers(
@@ -100,6 +126,8 @@ def class_numbers(
             expected=f"y_true of shape {expected}",
             hint=f"{one_hot} for one-hot targets"
             if one_hot and labels.shape == y_pred.shape
+            else _SWAPPED
+            if _are_swapped(labels, y_pred)
             else None,
         )
     if is_floating(labels.dtype):
@@ -109,6 +137,12 @@ def class_numbers(
             "class numbers are integers", op=name, argument="y_true", received=summary(labels)
         )
     return labels, y_pred
+
+
+def _are_swapped(labels: Tensor, y_pred: Tensor) -> bool:
+    """Whether the predictions have the shape of class numbers for the targets."""
+    numbers = y_pred.shape[:-1] if y_pred.shape[-1:] == (1,) else y_pred.shape
+    return labels.ndim > 0 and labels.shape[:-1] == numbers and is_floating(labels.dtype)
 
 
 def weight_for(

@@ -8,7 +8,7 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.losses.alignment import EPSILON, same_shape
+from eagerflow.nn.losses.alignment import EPSILON, refuse_integers, same_shape
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, last_mean
 from eagerflow.nn.losses.probabilistic import shares, yes_or_no
 from eagerflow.ops.nn.cross_entropies import focused, smoothed
@@ -42,6 +42,7 @@ def binary_focal_crossentropy(
     >>> ef.nn.losses.binary_focal_crossentropy([[1.0]], [[0.5]])
     Tensor([0.1733], float32, cpu:0)
     """
+    refuse_integers("binary_focal_crossentropy", y_true, y_pred)
     y_true, y_pred = same_shape("binary_focal_crossentropy", y_true, y_pred)
     y_true = smoothed(y_true, label_smoothing, 2)
     p = ops.sigmoid(y_pred) if from_logits else y_pred
@@ -68,6 +69,7 @@ def categorical_focal_crossentropy(
     >>> ef.nn.losses.categorical_focal_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
     Tensor([0.0433], float32, cpu:0)
     """
+    refuse_integers("categorical_focal_crossentropy", y_true, y_pred)
     y_true, y_pred = same_shape("categorical_focal_crossentropy", y_true, y_pred)
     at = normalize_axis(axis, y_pred.ndim)
     y_true = smoothed(y_true, label_smoothing, y_pred.shape[at])
@@ -89,6 +91,7 @@ class BinaryFocalCrossentropy(FunctionLoss):
     """
 
     function = staticmethod(binary_focal_crossentropy)
+    of_probabilities = True
     apply_class_balancing: bool
     alpha: float
     gamma: float
@@ -121,6 +124,7 @@ class CategoricalFocalCrossentropy(FunctionLoss):
     """
 
     function = staticmethod(categorical_focal_crossentropy)
+    of_probabilities = True
     alpha: Any
     gamma: float
     from_logits: bool

@@ -11,7 +11,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn import policy
 from eagerflow.nn.arguments import TensorLike, choice
 from eagerflow.nn.configured import Configured, arguments, snake_case
-from eagerflow.nn.losses.alignment import in_precision, tensors, weight_for
+from eagerflow.nn.losses.alignment import in_precision, refuse_integers, tensors, weight_for
 from eagerflow.nn.masks import mask_of
 from eagerflow.ops.nn.loss_reduction import weighted_mean
 from eagerflow.tensor import Tensor
@@ -63,6 +63,8 @@ class Loss(Configured):
     Tensor(1.5, float32, cpu:0)
     """
 
+    of_probabilities = False  # whether targets and predictions of one shape have different meanings
+
     reduction: str | None
     name: str
     dtype: DType | None
@@ -83,6 +85,8 @@ class Loss(Configured):
     def __call__(
         self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None
     ) -> Tensor:
+        if self.of_probabilities:
+            refuse_integers(self.name, y_true, y_pred)
         values: Any = self.call(tensors(y_true), in_precision(y_pred, self.dtype))
         kept = _mask(values, y_pred, self.name)
         weight: Any = kept

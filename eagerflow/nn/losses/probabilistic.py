@@ -8,7 +8,7 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.nn.arguments import Float, TensorLike, number
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.losses.alignment import EPSILON, class_numbers, same_shape
+from eagerflow.nn.losses.alignment import EPSILON, class_numbers, refuse_integers, same_shape
 from eagerflow.nn.losses.loss import (
     FunctionLoss,
     LossOptions,
@@ -68,6 +68,7 @@ def binary_crossentropy(
     >>> ef.nn.losses.binary_crossentropy([[1.0]], [[0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
+    refuse_integers("binary_crossentropy", y_true, y_pred)
     y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
     y_true = smoothed(y_true, label_smoothing, 2)
     each = ops.sigmoid_cross_entropy(y_pred, y_true) if from_logits else yes_or_no(y_true, y_pred)
@@ -90,6 +91,7 @@ def categorical_crossentropy(
     >>> ef.nn.losses.categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
+    refuse_integers("categorical_crossentropy", y_true, y_pred)
     y_true, y_pred = same_shape("categorical_crossentropy", y_true, y_pred)
     at = normalize_axis(axis, y_pred.ndim)
     if from_logits:
@@ -210,6 +212,7 @@ class BinaryCrossentropy(FunctionLoss):
     """
 
     function = staticmethod(binary_crossentropy)
+    of_probabilities = True
     from_logits: bool
     label_smoothing: float
     axis: int
@@ -235,6 +238,7 @@ class CategoricalCrossentropy(FunctionLoss):
     """
 
     function = staticmethod(categorical_crossentropy)
+    of_probabilities = True
     from_logits: bool
     label_smoothing: float
     axis: int

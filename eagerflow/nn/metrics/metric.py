@@ -10,7 +10,9 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn import initializers
 from eagerflow.nn.configured import Configured, arguments, snake_case
 from eagerflow.nn.losses.loss import Precision
+from eagerflow.ops.absent import explain
 from eagerflow.ops.attributes import DTypeLike, Sizes
+from eagerflow.ops.other_names import table
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
@@ -94,3 +96,6 @@ def ratio(x: Any, y: Any) -> Any:
     """``x / y``, and 0 where ``y`` is 0."""
     empty = ops.equal(y, 0.0)
     return ops.where(empty, 0.0, x / ops.where(empty, 1.0, y))
+
+
+explain(Metric, table("Metric"))

@@ -18,7 +18,9 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn import schedules
 from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import Configured, arguments, snake_case
+from eagerflow.nn.module import Module
 from eagerflow.nn.optimizers.gradients import Gradient, Pair, clipped, pairs_of
+from eagerflow.nn.optimizers.groups import Group, Groups
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
 from eagerflow.nn.optimizers.row_writes import RowWrite, assign_with_rows, copied
 from eagerflow.nn.replicas import averaged_gradients
@@ -42,6 +44,14 @@ def _number(tensor: Tensor, kind: Kind) -> Tensor:
     if tensor._kind.device is kind.device and kind.device.backend.host and not recording():
         return new_tensor(tensor._array.astype(kind.dtype), kind)
     return as_tensor(tensor, kind.dtype, kind.device)
+
+
+def _numbers(
+    rate: Any, step: Tensor, kind: Kind, multiplier: float | None
+) -> tuple[Tensor, Tensor]:
+    """The learning rate and the step of variables of this kind in a group."""
+    rate = rate if multiplier is None else rate * multiplier
+    return _number(rate, kind), _number(step, kind)
 
 
 class Optimizer(Configured):
@@ -113,6 +123,7 @@ class Optimizer(Configured):
         self._state: dict[Variable, dict[str, Variable]] = {}
         self._changed_so_far: set[Variable] = set()
         self._excluded: tuple[frozenset[Variable], tuple[str, ...]] = (frozenset(), ())
+        self._groups = Groups()
 
     # Numbers ---------------------------------------------------------------------------------
 
@@ -140,7 +151,7 @@ class Optimizer(Configured):
         held = getattr(self, "_rate", None)
         if isinstance(value, Mapping):
             value = schedules.get(value)
-        if callable(value):
+        if callable(value) and not isinstance(value, Module):
             self._rate: Any = value
         elif held is None:
             self._rate = Variable(rate_from(self._label, value), trainable=False)
@@ -178,6 +189,8 @@ class Optimizer(Configured):
 
     def build(self, variables: Iterable[Variable]) -> None:
         """Create the state for these variables, unless it exists."""
+        variables = list(variables)
+        self._groups.fix([variable for variable in variables if variable not in self._state])
         for variable in variables:
             if variable not in self._state:
                 if self._is_copy:
@@ -229,6 +242,37 @@ class Optimizer(Configured):
     def _slots(self, variable: Variable) -> dict[str, Variable]:
         return self._state[variable]
 
+    # Groups ----------------------------------------------------------------------------------
+
+    def add_group(
+        self,
+        parts: Any,
+        multiplier: float | None = None,
+        weight_decay: float | None = None,
+    ) -> None:
+        """Give some variables a learning rate and a weight decay of their own.
+
+        ``parts`` is a layer (all weights in it), a Variable, a regular expression of names, or a
+        list of these. Their learning rate is ``multiplier`` times that of the optimizer, so
+        schedules and callbacks change both; ``weight_decay`` replaces the optimizer's. None keeps
+        the optimizer's number; where groups overlap, the last one with a number counts.
+        ``model.save`` keeps groups, ``get_config`` does not. Raises ArgumentError for other parts
+        and numbers, and once the optimizer has state.
+
+        >>> body, head = ef.Variable(1.0), ef.Variable(1.0)
+        >>> optimizer = ef.nn.optimizers.SGD(0.5)
+        >>> optimizer.add_group(body, multiplier=0.1)
+        >>> optimizer.apply([ef.tensor(1.0), ef.tensor(1.0)], [body, head])
+        >>> body.value, head.value
+        (Tensor(0.95, float32, cpu:0), Tensor(0.5, float32, cpu:0))
+        """
+        require(not self._state, self.name, "built already", self.name, "parts", "a new one")
+        self._groups.add(self.name, parts, multiplier, weight_decay)
+
+    def group_of(self, variable: Variable) -> Group:
+        """The numbers that ``add_group`` has given a variable, None for the optimizer's own."""
+        return self._groups.of(variable)
+
     # Weights that shrink ---------------------------------------------------------------------
 
     def exclude_from_weight_decay(
@@ -254,7 +298,8 @@ class Optimizer(Configured):
 
     def decay_of(self, variable: Variable) -> float:
         """The weight decay of a variable, 0 if it is excluded."""
-        decay = self.weight_decay
+        own = self._groups.of(variable).weight_decay
+        decay = self.weight_decay if own is None else own
         return decay if decay and not self.is_excluded(variable) else 0.0
 
     # Steps -----------------------------------------------------------------------------------
@@ -315,7 +360,8 @@ class Optimizer(Configured):
         """The next values after a whole step, of this number."""
         pairs = clipped(pairs, self.clipvalue, self.clipnorm, self.global_clipnorm)
         rate = as_tensor(self.learning_rate)
-        kinds: dict[Kind, list[Pair]] = {}
+        multipliers = self._groups.multipliers
+        alike: dict[tuple[Kind, float | None], list[Pair]] = {}
         sparse: list[Pair] = []
         for pair in pairs:
             if type(pair[0]) is IndexedSlices:
@@ -323,13 +369,15 @@ class Optimizer(Configured):
                     sparse.append(pair)
                     continue
                 pair = pair[0].to_dense(), pair[1]
-            kinds.setdefault(pair[1].current._kind, []).append(pair)
+            multiplier = multipliers.get(pair[1]) if multipliers else None
+            alike.setdefault((pair[1].current._kind, multiplier), []).append(pair)
         new: dict[Variable, Any] = self.shared_values(step)
-        for kind, members in kinds.items():
-            numbers = (_number(n, kind) for n in (rate, step))
+        for (kind, multiplier), members in alike.items():
+            numbers = _numbers(rate, step, kind, multiplier)
             new.update(self._changed(members, *numbers))
         for slices, variable in sparse:
-            numbers = (_number(n, variable.current._kind) for n in (rate, step))
+            kind = variable.current._kind
+            numbers = _numbers(rate, step, kind, multipliers.get(variable))
             new.update(self._changed_rows(slices, variable, *numbers))
         return new
 
@@ -430,6 +478,13 @@ class Optimizer(Configured):
         >>> w.value
         Tensor(2.4, float32, cpu:0)
         """
+        if not callable(loss):
+            raise ArgumentError(
+                f"a {type(loss).__name__} is not a function",
+                op=self._label,
+                argument="loss",
+                hint="minimize(lambda: loss_of(model(x)), variables), or tape.gradient and apply",
+            )
         with GradientTape() as tape:
             value = loss()
             scaled = self.scale_loss(value)

@@ -18,6 +18,9 @@ from eagerflow.variable import Variable
 __all__ = ["Gradient", "Pair", "clipped", "pairs_of"]
 
 Gradient = Tensor | IndexedSlices
+_ORDER = "optimizer.apply(gradients, variables), two lists in the order of tape.gradient"
+_PAIRS = "optimizer.apply_gradients(zip(gradients, variables)) for pairs"
+
 Pair = tuple[Any, Variable]
 """A gradient, a Tensor or IndexedSlices, and its Variable."""
 
@@ -36,6 +39,7 @@ def pairs_of(
             op=name,
             argument="grads",
             expected="one gradient, or None, for each variable",
+            hint=_PAIRS if grads and isinstance(grads[0], tuple) else _ORDER,
         )
     found: list[Pair] = []
     for gradient, variable in zip(grads, variables, strict=True):
@@ -53,9 +57,19 @@ def pairs_of(
                 argument="variables",
                 received=summary(variable),
                 expected="Variables",
+                hint=_ORDER,
             )
         if gradient is None:
             continue
+        if not hasattr(gradient, "shape"):
+            raise GradientError(
+                f"a {type(gradient).__name__} is no gradient",
+                op=name,
+                argument="grads",
+                received=summary(gradient),
+                expected="tensors, or None",
+                hint=_PAIRS if isinstance(gradient, tuple) else _ORDER,
+            )
         if tuple(gradient.shape) != variable.shape:
             raise ShapeError(
                 "the gradient and its variable differ in shape",

@@ -12,6 +12,7 @@ from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.optimizers.base import Optimizer, Values
 from eagerflow.nn.optimizers.gradients import Gradient
+from eagerflow.nn.optimizers.groups import Group
 from eagerflow.nn.optimizers.options import LearningRate
 from eagerflow.nn.optimizers.table import get
 from eagerflow.nn.replicas import averaged_gradients, unreplicated
@@ -94,6 +95,14 @@ class LossScaleOptimizer(Optimizer):
         self, var_list: Iterable[Variable] = (), var_names: Iterable[str] = ()
     ) -> None:
         self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
+
+    def add_group(
+        self, parts: Any, multiplier: float | None = None, weight_decay: float | None = None
+    ) -> None:
+        self.inner_optimizer.add_group(parts, multiplier, weight_decay)
+
+    def group_of(self, variable: Variable) -> Group:
+        return self.inner_optimizer.group_of(variable)
 
     def scale_loss(self, loss: Any) -> Any:
         return loss * self.dynamic_scale.value

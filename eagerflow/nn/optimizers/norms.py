@@ -195,8 +195,9 @@ class Muon(Optimizer):
         return {name: self._slot(variable, name) for name in names}
 
     def decay_of(self, variable: Variable) -> float:
-        of_adam = self.uses_adam(variable)
-        decay = self.adam_weight_decay if of_adam else self.weight_decay
+        own = self.group_of(variable).weight_decay
+        usual = self.adam_weight_decay if self.uses_adam(variable) else self.weight_decay
+        decay = usual if own is None else own
         return decay if decay and not self.is_excluded(variable) else 0.0
 
     def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:

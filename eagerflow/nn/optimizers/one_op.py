@@ -81,7 +81,7 @@ class OneOpOptimizer(Optimizer):
         return found
 
     def _by_decay(self, pairs: list[Pair]) -> dict[float, list[Pair]]:
-        if not self.weight_decay:
+        if not self.weight_decay and not self._groups.given:
             return {0.0: pairs}
         found: dict[float, list[Pair]] = {}
         for pair in pairs:

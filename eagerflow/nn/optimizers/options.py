@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, TypedDict
 
 from eagerflow.convert import as_tensor
+from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import TensorLike, is_count, number, require
+from eagerflow.nn.module import Module
 from eagerflow.nn.schedules import Schedule
 
 __all__ = [
@@ -58,6 +60,14 @@ class OptimizerOptions(CommonOptions, total=False):
 
 def rate_from(name: str, rate: TensorLike) -> Any:
     """A learning rate as a tensor; ArgumentError, which names the optimizer, for other values."""
+    if isinstance(rate, list | tuple | Iterator | Module):
+        raise ArgumentError(
+            f"a {type(rate).__name__} is not a learning rate",
+            op=name,
+            argument="learning_rate",
+            expected="a number of at least 0, or a schedule",
+            hint="Adam(0.001), and then optimizer.apply(gradients, variables)",
+        )
     text = isinstance(rate, str)
     value = as_tensor(-1.0 if text else rate, "float32")
     ok = not value.ndim and float(value) >= 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.trace import FreeSizes, Trace
+from eagerflow.capture.free_sizes import FreeSizes
+from eagerflow.capture.trace import Trace
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check
 from eagerflow.graph.ir import Value

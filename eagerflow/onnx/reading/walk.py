@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from eagerflow.capture.free_sizes import FreeSizes
 from eagerflow.capture.passes import optimized
-from eagerflow.capture.trace import FreeSizes, plain_name
+from eagerflow.capture.trace import plain_name
 from eagerflow.convert import as_tensor
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Values

@@ -8,6 +8,7 @@ The arrays themselves are data arguments of the op, in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from operator import index as as_index
 from typing import Any, NamedTuple
 
@@ -397,38 +398,54 @@ def slice_length(item: slice, size: DimLike) -> DimLike:
 _undecided: Any = object()
 
 
-def _least(size: Any) -> int | None:
-    """The least value of a size: named dimensions are at least one."""
+def _least(size: Any) -> Any:
+    """A number that a size is not below, as named dimensions are at least one; None if unknown."""
     if isinstance(size, int):
         return size
-    total = 0
+    terms: dict[tuple[str, ...], Any] = {}
     for atoms, factor in size._terms.items():
-        if atoms and (factor < 0 or any("//" in atom for atom in atoms)):
+        upper, lower = size._quotients.get("".join(atoms), (None, None))
+        if not any("//" in atom for atom in atoms):
+            terms[atoms] = terms.get(atoms, 0) + factor
+        elif not isinstance(lower, int) or lower < 0 or _least(upper) is None:
             return None
-        total += factor
-    return total
+        elif factor > 0:
+            terms[()] = terms.get((), 0) + factor * (_least(upper) // lower)
+        else:  # a quotient is at most the exact one
+            for more, times in upper._terms.items():
+                terms[more] = terms.get(more, 0) + Fraction(factor * times, lower)
+    if any(factor < 0 for atoms, factor in terms.items() if atoms):
+        return None
+    return sum(terms.values())
 
 
-def _known_not_negative(size: Any) -> bool:
+def _is_not_negative(size: Any) -> bool | None:
+    """Whether a number or size is at least 0; None if that is not known."""
     least = _least(size)
-    return least is not None and least >= 0
+    if isinstance(size, int) or (least is not None and least >= 0):
+        return bool(least >= 0)
+    try:
+        return bool(size >= 0)
+    except CaptureError:
+        return None
 
 
 def _position(bound: DimLike, size: DimLike) -> Any:
     """The position of a bound of a slice with a positive step, from 0 to ``size``."""
-    if isinstance(bound, int) and bound < 0:
-        return size + bound if _known_not_negative(size + bound) else _undecided
-    inside = _known_not_negative(bound) and _known_not_negative(size - bound)
-    return bound if inside else _undecided
+    if _is_not_negative(bound) is False:  # from the end
+        bound = size + bound
+        if _is_not_negative(bound) is False:
+            return 0
+    fits = _is_not_negative(bound) and _is_not_negative(size - bound)
+    return _undecided if fits is None else bound if fits else size
 
 
 def _difference(last: Any, first: Any) -> Any:
+    """The length of a slice between two positions."""
     if last is _undecided or first is _undecided:
         return _undecided
-    length = last - first
-    if isinstance(length, int):
-        return max(0, length)
-    return length if _known_not_negative(length) else _undecided
+    fits = _is_not_negative(last - first)
+    return _undecided if fits is None else last - first if fits else 0
 
 
 def _text(item: slice) -> str:

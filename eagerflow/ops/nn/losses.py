@@ -51,7 +51,9 @@ def _dense_spec(
         raise ShapeError(
             "the shapes of logits and labels differ",
             expected="a probability for each logit",
-            hint="ef.sparse_softmax_cross_entropy takes the numbers of classes",
+            hint="logits come first, targets second"
+            if labels.ndim > logits.ndim
+            else "ef.sparse_softmax_cross_entropy takes the numbers of classes",
         )
     _check_classes(logits.shape[at])
     return logits.like(_without(logits.shape, at))

@@ -35,7 +35,9 @@ from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.joining import concat, split, stack
 from eagerflow.ops.shapes.repeating import tile
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, moveaxis, reshape
+from eagerflow.recorder import recorder_state
 from eagerflow.spec import as_shape, normalize_axis
+from eagerflow.tensor import Operators
 
 __all__ = ["FUNCTIONS", "flattened"]
 
@@ -64,6 +66,20 @@ _concatenate.plain = concat  # type: ignore[attr-defined]
 
 def _joined(ours: Call) -> Call:
     return lambda arrays, dtype=None: ours(_cast(arrays, dtype))
+
+
+def _at_least(ours: Call, theirs: Call) -> Call:
+    """A conversion to arrays, as ``np.array`` is, except under a tape, a trace or ``vmap``.
+
+    Libraries such as SciPy make arrays of the results of users' functions with it, and write there.
+    """
+
+    def converted(*arrays: Any) -> Any:
+        if recorder_state()[1] is not None:
+            return ours(*arrays)
+        return theirs(*(np.array(x) if isinstance(x, Operators) else x for x in arrays))
+
+    return converted
 
 
 def _like(ours: Call, of_shape: Call) -> Call:
@@ -279,6 +295,9 @@ FUNCTIONS: dict[str, Call] = {
     "apply_along_axis": _apply_along_axis,
     "apply_over_axes": _apply_over_axes,
     "around": _round,
+    "atleast_1d": _at_least(stacking.atleast_1d, np.atleast_1d),
+    "atleast_2d": _at_least(stacking.atleast_2d, np.atleast_2d),
+    "atleast_3d": _at_least(stacking.atleast_3d, np.atleast_3d),
     "concatenate": _concatenate,
     "cumprod": _running(cumulative_prod),
     "cumsum": _running(cumulative_sum),

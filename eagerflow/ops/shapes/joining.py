@@ -314,7 +314,7 @@ def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
             expected="a number of equal parts, or a tuple of the positions to cut at",
         )
     if isinstance(parts, int):
-        if parts < 1 or size % parts != 0:
+        if parts < 1 or (size % parts) > 0:
             raise ShapeError(
                 f"an axis of size {size} does not split into {parts} equal parts",
                 argument="indices_or_sections",

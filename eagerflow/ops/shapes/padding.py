@@ -103,7 +103,7 @@ def _padded_spec(
                 received=repr(mode),
                 expected="mode='constant' for an empty axis",
             )
-        if mode != "constant" and isinstance(size, Dim):
+        if mode != "constant" and isinstance(size, Dim) and pair != (0, 0):
             raise CaptureError(
                 f"axis {axis} has a size that is not known, {size}",
                 argument="mode",

@@ -10,6 +10,7 @@ import eagerflow as ef
 
 
 def loss(x, mask, k):
+    assert str(len(x.shape)) != f"{x.shape[0]} rows"  # a text: sizes are not free by themselves
     return ef.sum(x * mask * k, axis=0)
 
 
@@ -38,16 +39,17 @@ def test_the_warning_has_a_signature_that_works():
 
 
 def test_nests_and_several_sizes():
-    f = ef.function(lambda d, rest: d["x"].sum() + rest[0].sum())
+    f = ef.function(lambda d, rest: d["x"].sum() + rest[0].sum() + len(f"{d['x'].shape}") * 0)
     (text,) = told_by(lambda n: f({"x": ef.ones((2, n))}, [ef.ones(n + 1), "k"]), range(1, 9))
     signature = eval(re.search(r"input_signature=(\[.*\])", text)[1], {"ef": ef})
     assert signature == [
         {"x": ef.TensorSpec((2, "n0"), "float32")},
         [ef.TensorSpec(("n1",), "float32"), None],
     ]
-    named = ef.function(lambda *, x: x + 1.0)
+    named = ef.function(lambda *, x: x + 1.0 * bool(str(x.shape)))
     (text,) = told_by(lambda n: named(x=ef.ones(n)), range(1, 9))
-    assert text.endswith("@ef.function(input_signature)")
+    assert "@ef.function(input_signature)" in text
+    assert text.endswith("a trace with free sizes failed: it depends on the text of a size")
 
 
 @pytest.mark.parametrize("call", [

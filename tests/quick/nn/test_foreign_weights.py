@@ -277,10 +277,10 @@ def state_of(*shapes):
 @pytest.mark.parametrize(
     "shapes, mapping, error, words",
     [
-        (((3, 4),), None, ArgumentError, "layers without a module: 'b'"),
-        (((3, 4), (2, 3), (1, 2)), None, ArgumentError, "modules without a layer: '2'"),
-        (((3, 4), (2, 3)), {"a": "0"}, ArgumentError, "without a module: 'b'.*a layer: '1'"),
-        (((3, 4), (2, 3)), {"a": "0", "c": "9"}, ArgumentError, "unknown: 'c', '9'"),
+        (((3, 4),), None, ArgumentError, "layers without a module: b"),
+        (((3, 4), (2, 3), (1, 2)), None, ArgumentError, "weights without a layer: 2.weight"),
+        (((3, 4), (2, 3)), {"a": "0"}, ArgumentError, "without a module: b.*a layer: 1.weight"),
+        (((3, 4), (2, 3)), {"a": "0", "c": "9"}, ArgumentError, "unknown: c, 9"),
         (((3, 4), (3, 2)), None, FileFormatError, r"b/kernel: \(2, 3\) for \(3, 2\)"),
     ],
 )

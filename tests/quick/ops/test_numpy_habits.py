@@ -386,3 +386,42 @@ def test_gradients_have_the_shape_of_their_source(shapes, data):
     gx, gy = ef.grad(lambda x, y: (x * y).sum(), argnums=(0, 1))(x, y)
     assert (gx.shape, gy.shape) == (a, b)
     assert float(gx.sum()) == float(gy.sum()) == math.prod(shapes.result_shape)
+
+
+# What libraries such as SciPy do with results ----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["atleast_1d", "atleast_2d", "atleast_3d"])
+def test_conversion_to_arrays(name):
+    x = ef.tensor([1.0, 2.0])
+    found = getattr(np, name)(x)
+    assert type(found) is np.ndarray and found.flags.writeable
+    found[...] = 0.0
+    assert x.tolist() == [1.0, 2.0]
+    first, second = getattr(np, name)(ef.Variable(x), [3])
+    np.testing.assert_array_equal(first, getattr(np, name)(x.numpy()))
+    assert second.dtype == np.int64
+    # where something follows the values, they stay tensors
+    assert ef.grad(lambda x: getattr(np, name)(x * x).sum())(x).tolist() == [2.0, 4.0]
+    assert isinstance(ef.function(getattr(np, name))(x), ef.Tensor)
+    assert isinstance(ef.vmap(getattr(np, name))(x), ef.Tensor)
+
+
+def test_updates_of_arrays_with_tensors():
+    total = np.zeros(2)
+    for _ in range(3):
+        total += ef.tensor([1.0, 2.0])
+    total *= ef.Variable([2.0, 0.5], dtype="float64")
+    assert total.tolist() == [6.0, 3.0]
+    counts = np.zeros(2, int)
+    with pytest.raises(TypeError, match="same_kind"):
+        counts += ef.ones(2)
+
+    def lost(x):
+        kept = np.zeros(2)
+        kept += x
+        return (x + kept).sum()
+
+    for transform in (ef.grad, ef.function):
+        with pytest.raises(TypeError, match="tensors do not change"):
+            transform(lost)(ef.ones(2))

@@ -27,8 +27,10 @@ PLACES = {
     "eagerflow.nn.optimizers": ef.nn.optimizers,
     "eagerflow.ops.linalg": ef.linalg,
     "eagerflow.ops.random": ef.random,
+    "Metric": ef.nn.metrics.Mean(),
     "Module": MODEL,
     "Optimizer": MODEL.optimizer,
+    "Schedule": ef.nn.schedules.CosineDecay(0.1, 10),
     "Tensor": X,
 }
 ENTRIES = [(where, name) for where in PLACES for name in other_names.table(where)]
@@ -56,6 +58,8 @@ def test_every_name_is_answered_with_names_that_exist(where):
             (r"\bmodel\.([\w.]*\w)", MODEL),
             (r"\blayer\.(\w+)", MODEL.layers[0]),
             (r"\boptimizer\.(\w+)", MODEL.optimizer),
+            (r"\bmetric\.(\w+)", PLACES["Metric"]),
+            (r"\bschedule\.(\w+)", PLACES["Schedule"]),
             (r"\btape\.(\w+)", ef.GradientTape()),
             (r"\bself\.(add_weight)", MODEL),
             (r"\bvariable\.(\w+)", ef.Variable(1.0)),
@@ -175,7 +179,12 @@ def test_completion_lists_what_exists(value):
 
 
 def test_sizes_beside_each_other_are_one_tuple():
-    for call in (lambda: ef.ones(3, 4), lambda: ef.zeros(3, 4), lambda: X.view(4)):
+    for call in (
+        lambda: ef.ones(3, 4),
+        lambda: ef.zeros(3, 4),
+        lambda: X.view(4),
+        lambda: X.view(2, -1),
+    ):
         with pytest.raises(DTypeError, match=r"several sizes are one tuple, \(3, 4\); x\.reshape"):
             call()
 

@@ -30,14 +30,17 @@ LEVELS = {
             ["codegen"],
             ["primitives", "backends"],
             [
+                "columns",
                 "convert",
                 "customs",
                 "display",
+                "dlpack",
                 "masks",
                 "number",
                 "recorder",
                 "tensor",
                 "tensor_methods",
+                "unsupported",
                 "variable",
                 "visitors",
                 "dispatch",
@@ -55,6 +58,7 @@ LEVELS = {
                 "products",
                 "pulls",
                 "scopes",
+                "sources",
                 "tape",
                 "transforms",
             ],
@@ -63,7 +67,7 @@ LEVELS = {
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone", "summary"],
-            ["cluster", "notebook", "serving", "testing"],
+            ["cluster", "einops", "notebook", "serving", "testing"],
         ]
     )
     for name in names

@@ -15,14 +15,17 @@ from tests.structure.sources import (
 
 FILE_LINES = 800  # from here on, look for two concepts
 FUNCTION_LINES = 60  # one screen
-CORE_LINES = 3_680
+CORE_LINES = 3_715
 # What a call of an op goes through, without what computes: see DESIGN in docs/architecture.md.
 WHAT_COMPUTES = {"runtime", "codegen", "primitives", "backends"}
 BESIDE = {
+    "columns",
     "customs",
+    "dlpack",
     "fields",
     "handlers",
     "masks",
+    "unsupported",
     "visitors",
 }  # no op goes through them
 CORE = {n for n, level in LEVELS.items() if level <= LEVELS["dispatch"]}
