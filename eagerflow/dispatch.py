@@ -422,8 +422,9 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         data = canonical(op, op._complete(args))
     except raised_here(EagerflowError) as error:
         raise error from None  # a missing kind in the table is irrelevant to the user
-    tensor = next(x for x in data if type(x) is Tensor)
-    _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
+    if all(map(is_, data, args)):  # otherwise the table may hold what they have become
+        tensor = next(x for x in data if type(x) is Tensor)
+        _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
     return op.call(*data, **attributes)
 
 
@@ -450,8 +451,11 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if not args or _kinds(args) in op.fitting:
         return args  # arguments of these kinds needed no conversion before
-    if any(isinstance(x, Variable) for x in args):
-        return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
+    plain = tuple([x.value if isinstance(x, Variable) else x for x in args])
+    if op.family == "elementwise" and Tensor in map(type, plain):
+        plain = tuple([plain_number(x) for x in plain])  # beside tensors NumPy's count as Python's
+    if not all(map(is_, plain, args)):
+        return canonical(op, plain)
     data = list(args)
     home = next((x.device for x in data if isinstance(x, Tensor)), None)
     for i, x in enumerate(data):
@@ -564,10 +568,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return with_recorder(None, op.kernel, None, *data, **attributes)
     first = next((x for x in data if type(x) is Tensor), None)
     place = as_device(attributes["device"]) if "device" in attributes else None
-    if first is None:
-        kind = (place or current_device()).kind(default_dtype(float))
-    else:
-        kind = first._kind
+    kind = (place or current_device()).kind(default_dtype(float)) if first is None else first._kind
     fn = _kernel(op, kind)
     if place is not None:
         kind = place.kind(kind.dtype)
@@ -582,15 +583,13 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 
 def _kernel(op: Op, kind: Kind) -> Call:
-    fn = op.kernels.get(kind)
-    if fn is None:
+    if kind not in op.kernels:
         backend = kind.device.backend
-        fn = op.kernels[kind] = backend.bind(op, kind.dtype)
+        op.kernels[kind] = backend.bind(op, kind.dtype)
         if kind not in op.table and (direct := backend.bind_direct(op, kind.dtype)) is not None:
             op.table[kind] = direct
         learned.note(op)
-        return op.kernels[kind]
-    return fn
+    return op.kernels[kind]
 
 
 def _wrapped(out: Any, like: Kind) -> Tensor:

@@ -115,7 +115,7 @@ def freeze(value: Any, depth: int = 0) -> Any:
     cls = type(value)
     if cls in _PLAIN:
         return value
-    if (cls is tuple or cls is list) and depth < MAX_DEPTH:
+    if isinstance(value, (tuple, list)) and depth < MAX_DEPTH:  # torch.Size is a tuple too
         return tuple(freeze(item, depth + 1) for item in value)
     if isinstance(value, np.dtype | type):
         return as_dtype(value)

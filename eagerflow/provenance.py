@@ -64,17 +64,28 @@ def _reason(entry: Any) -> str:
     return f"{op.name} ({place(entry)}): {reason}"
 
 
+NOT_RECORDED = "the target was not computed from watched values inside of the `with` block"
+
+
+def made_later(entries: list[Any], targets: Iterable[int]) -> bool:
+    """Whether the targets with these keys were all computed after the tape's last record."""
+    return bool(entries) and min(targets) > max(_outs(entries[-1]))
+
+
 def broken_path(
-    ends: Iterable[Any], left: Iterable[Any], keys: set[int], target: Any = None
+    ends: Iterable[Any],
+    left: Iterable[Any],
+    keys: set[int],
+    target: Any = None,
+    is_later: bool = False,
 ) -> str:
     """Why the walk back from a target did not reach the values with these keys."""
     if tree.instances(target, (Variable,)):
         return "the target is a Variable: the loss comes first, tape.gradient(loss, variables)"
     lines = [f"the path breaks at {_reason(entry)}" for entry in ends]
     lines += _left_by(left, keys)
-    return "\n    ".join(
-        lines or ["no path from the target back to it: it was used for other things"]
-    )
+    none = "no path from the target back to it: it was used for other things"
+    return "\n    ".join(lines or [NOT_RECORDED if is_later else none])
 
 
 def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
@@ -115,8 +126,7 @@ def why(entries: list[Any], left: list[Any], target: Any, source: Any, keys: set
     if key is None or not any(key in _outs(entry) for entry in entries):
         if key in keys:
             return "the target is the source itself"
-        lines = gone or ["the target was not computed from watched values while the tape recorded"]
-        return "\n    ".join(lines)
+        return "\n    ".join(gone or [NOT_RECORDED])
     if key in reached:
         steps = [f"{e[OP].name} ({place(e)})" for e in _path(entries, keys, key)]
         return "the target depends on the source through " + " -> ".join(steps)

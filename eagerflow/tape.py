@@ -217,11 +217,13 @@ class GradientTape(Recorder):
                 if not start or not self._keys_of(source):
                     why = self.why(target, source)
                     raise provenance.unconnected(source, why, structure, i)
+        is_later = bool(start) and provenance.made_later(self._entries, start)
         ends: list[Any] = []
         found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
-                why = provenance.broken_path(ends, self._left, self._keys_of(source), target)
+                keys = self._keys_of(source)
+                why = provenance.broken_path(ends, self._left, keys, target, is_later)
                 raise provenance.unconnected(source, why, structure, i)
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow import dispatch
 from eagerflow.errors import DTypeError
 
 TENTH = 0.1  # float32 has another
@@ -221,3 +222,19 @@ def test_graphs_and_sessions_take_them_as_any_number():
     graph = ef.capture.trace(lambda x: x * 2, ef.TensorSpec((), "float64"))
     assert float(graph(np.float32(0.5))) == 1.0
     assert float(ef.capture.Session(graph).run("output", {"x": np.int64(3)})) == 6.0
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int8(3), np.bool_(True)])
+def test_beside_a_tensor_a_numpy_number_costs_a_call_with_a_python_number(number, monkeypatch):
+    x = ef.tensor([1.0, 2.0])
+
+    def results(number):
+        yield from (x * number, number - x, ef.where(x > 1, x, number), ef.clip(x, number, number))
+
+    expected = [y.numpy() for y in results(number.item())]
+    list(results(number))  # the kernels for these kinds, and their dtypes, are known from here on
+    monkeypatch.setattr(dispatch, "learned", None)
+    monkeypatch.setattr(dispatch, "join_numbers", None)
+    for found, other in zip(results(number), expected, strict=True):
+        assert found.dtype == "float32"
+        np.testing.assert_array_equal(found.numpy(), other)

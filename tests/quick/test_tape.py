@@ -2,6 +2,7 @@
 
 import gc
 import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -199,6 +200,56 @@ def test_tape_cannot_be_entered_twice():
     tape = ef.GradientTape()
     with tape, pytest.raises(EagerflowError, match="entered already"), tape:
         pass
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_a_target_computed_behind_the_block(is_captured):
+    """Under a tape around it, which records what this one did not, too."""
+
+    def slope(x):
+        with ef.GradientTape() as outer:
+            outer.watch(x)
+            with ef.GradientTape() as inner:
+                inner.watch(x)
+                y = x * x
+            slopes = inner.gradient(y.sum(), x)
+        return outer.gradient(slopes, x)
+
+    with pytest.raises(GradientError, match="inside of the `with` block"):
+        (ef.function(slope) if is_captured else slope)(ef.tensor([1.0, 2.0]))
+    with ef.GradientTape() as tape:
+        tape.watch(x := ef.tensor([1.0, 2.0]))
+        y = x * x
+    with pytest.raises(GradientError, match="inside of the `with` block"):
+        tape.gradient(y.sum(), x)
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_the_reason_for_a_variable_that_the_tape_did_not_record(is_captured):
+    read, other = ef.Variable([1.0, 2.0]), ef.Variable([1.0, 2.0], name="other")
+    fixed = ef.Variable([1.0, 2.0], trainable=False, name="fixed")
+
+    def gradient(source, **options):
+        with ef.GradientTape(**options) as tape:
+            loss = (read * fixed).sum()
+        return tape.gradient(loss, source)
+
+    for source, options, reason in (
+        (other, {}, "recorded no use"),
+        (fixed, {}, "was not watched"),
+    ):
+        call = partial(gradient, source, **options)
+        with pytest.raises(GradientError, match=reason):
+            (ef.function(call) if is_captured else call)()
+
+    @ef.custom_gradient
+    def scaled(x):
+        return x * read, lambda g: g
+
+    with ef.GradientTape() as tape:
+        loss = scaled(ef.ones(2)).sum()
+    with pytest.raises(GradientError, match="functions with custom gradients need it"):
+        tape.gradient(loss, read)
 
 
 def test_gradient_of_unconnected_target_is_refused():

@@ -1,5 +1,7 @@
 """NumPy's own keywords, on tensors and through NumPy's functions: taken, or refused by name."""
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -158,6 +160,21 @@ def test_pad_takes_a_tensor_as_its_constant():
     for wrong in (x, ef.tensor(1j)):
         with pytest.raises(DTypeError, match="one value of the tensor's dtype"):
             ef.pad(x, 1, constant_values=wrong)
+
+
+def test_shapes_and_axes_are_tuples_of_any_class():
+    """As of ``torch.Size``, and named ones."""
+
+    class Size(tuple):
+        pass
+
+    Pair = collections.namedtuple("Pair", "a b")
+    for wrap in (lambda f: f, ef.function):
+        assert wrap(lambda: ef.zeros(Size((2, 3))))().shape == (2, 3)
+        assert wrap(lambda: ef.random.normal(Size((2, 3))))().shape == (2, 3)
+        assert wrap(lambda: ef.ones((2, 3)).reshape(Size((3, 2))))().shape == (3, 2)
+        assert wrap(lambda: ef.permute_dims(ef.ones((2, 3)), Pair(1, 0)))().shape == (3, 2)
+        assert wrap(lambda: ef.sum(ef.ones((2, 3)), axis=Pair(0, 1)))().shape == ()
 
 
 @pytest.mark.parametrize(
