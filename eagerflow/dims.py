@@ -135,7 +135,7 @@ class Dim:
         if found is None:
             raise CaptureError(
                 f"the size of dimension {self._text()} is not known while tracing",
-                hint="give the dimension a number in the TensorSpec, or avoid depending on it",
+                hint="x.shape[0] in place of len(x); or give it a number in the TensorSpec",
             )
         return found
 

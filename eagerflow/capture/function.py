@@ -704,6 +704,8 @@ class Function(Generic[P, R]):
             except raised_here(Exception) as error:
                 if recorder.assumptions.may_cause(error) and not given.literal:
                     raise NumbersNeededError from None  # other numbers may not raise it
+                if isinstance(error.__cause__, CaptureError):  # behind NumPy's: array[i] = tensor
+                    raise error.__cause__ from None
                 raise
             self._refuse_changed_arguments(own, as_given, monitor)
             found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]

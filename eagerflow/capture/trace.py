@@ -444,7 +444,8 @@ def _remedy(how: str) -> str:
     if how.startswith(("int", "__index__", "float", "complex")):
         return (
             "keep it a tensor; ef.fori_loop(0, n, body, init) in place of range(n); a size or an "
-            "index must be known: pass it as a static argument"
+            "index must be known: pass it as a static argument; ef.stack(values) or "
+            "x.at[i].set(value) in place of array[i] = value"
         )
     if how.startswith("iteration"):
         return "ef.scan(f, init, xs) or ef.map(f, xs) in place of a for loop"

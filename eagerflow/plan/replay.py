@@ -174,7 +174,7 @@ class Replay:
         else:
             device = tensors[0]._kind.device if tensors else current_device()
         arrays += map(_array_of, tensors)
-        sizes = self.sizes(arrays)
+        sizes = self.sizes(arrays) if self._names else {}
         plan = self.plans.items.get((*sizes.values(), device))
         if plan is not None:
             plan.used = True

@@ -354,3 +354,31 @@ def test_reasons_and_one_warning_where_sizes_cannot_be_free():
         for n in range(2, 12):
             captured(ef.ones(n))
     assert len(caught) == 1 and "test_varying_sizes.py:" in str(caught[0].message)
+
+
+def test_values_put_into_numpy_arrays_are_named():
+    def f(x):
+        out = np.zeros(3, "float32")
+        out[0] = x[0]
+        return x + out
+
+    with pytest.raises(ef.errors.CaptureError, match=r"x\.at\[i\]\.set"):
+        ef.function(f)(ef.ones(3))
+
+
+def test_len_of_a_free_size_says_what_to_write():
+    f = ef.function(lambda x: x / len(x), input_signature=[ef.TensorSpec((None,), "float32")])
+    with pytest.raises(ef.errors.CaptureError, match=r"x\.shape\[0\] in place of len"):
+        f(ef.ones(3))
+
+
+def test_prints_of_many_sizes_show_their_values(capsys):
+    def f(x):
+        ef.print("{} of {:.1f}", x.shape[0], x.sum())
+        return x * 2.0
+
+    captured = ef.function(f)
+    for n in (3, 4, 5, 6):
+        captured(ef.ones(n))
+    assert capsys.readouterr().out.split("\n")[:-1] == [f"{n} of {n}.0" for n in (3, 4, 5, 6)]
+    assert len(captured.graphs) == 2
