@@ -127,7 +127,7 @@ def test_random_programs(number):
     [
         ("free_sizes", "FreeSizes.hold", lambda self, sizes: True),  # answers are forgotten
         ("free_sizes", "FreeSizes.note", lambda self, what: None),  # texts and keys are names
-        ("varying", "MIN_SIZE", 0),
+        ("varying", "MIN_SIZE", -9),
     ],
 )
 def test_planted_faults_are_found(module, name, fault, monkeypatch):
