@@ -7,6 +7,7 @@ reads and assigns: so calls stay in their order, and none is dropped or made twi
 from __future__ import annotations
 
 import builtins
+import re
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from eagerflow.errors import ArgumentError, DTypeError, ShapeError, printable, s
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number, size_as_number
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import op_of
 from eagerflow.ops.samples import make
 from eagerflow.recorder import recorder_state, with_recorder
@@ -35,6 +37,18 @@ from eagerflow.variable import Variable
 
 _PLACE = "\0"  # of a value in a text
 _COUNT = np.dtype("int64")
+_LONG = re.compile(r"\d{4}")  # a width of thousands
+
+Texts = Forms = tuple[str, ...]
+
+
+def _is_form(x: Any) -> bool:
+    """Whether a format may be in a file: it makes no more text than people read."""
+    return type(x) is str and len(x) <= 16 and not _LONG.search(x)
+
+
+HINTS["Texts"] = tuple_of(lambda x: type(x) is str), "a tuple of texts"
+HINTS["Forms"] = tuple_of(_is_form), "a tuple of formats such as '.3f'"
 
 
 # The op -------------------------------------------------------------------------------------------
@@ -91,9 +105,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
     errors=_errors,
     reference=lambda order, *values, **facts: (order,),
 )
-def _print(
-    xp: Any, order: Any, /, *values: Any, texts: tuple[str, ...], forms: tuple[str, ...]
-) -> Any:
+def _print(xp: Any, order: Any, /, *values: Any, texts: Texts, forms: Forms) -> Any:
     """Show values between texts, and pass on the ``order``, an int64 number.
 
     ``texts`` are one more than the values, ``forms`` their formats. Users call ``ef.print``. Raises

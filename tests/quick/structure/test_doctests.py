@@ -82,6 +82,8 @@ def one_device(monkeypatch):
 
 @pytest.mark.parametrize("path", SOURCES)
 def test_examples_in(path):
+    if path.endswith("einops/layers.py"):
+        pytest.importorskip("einops")
     module = importlib.import_module(module_name(path))
     public_names = {name for _, name, _ in public_values(public_modules())}
     tried, report = run_source(SOURCES[path], path, public_names, vars(module))
