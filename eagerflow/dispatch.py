@@ -452,8 +452,10 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if not args or _kinds(args) in op.fitting:
         return args  # arguments of these kinds needed no conversion before
     plain = tuple([x.value if isinstance(x, Variable) else x for x in args])
-    if op.family == "elementwise" and Tensor in map(type, plain):
-        plain = tuple([plain_number(x) for x in plain])  # beside tensors NumPy's count as Python's
+    if op.family == "elementwise":  # beside tensors NumPy's numbers count as Python's
+        meet = [i for i in range(len(plain)) if _in_group(op, i)]
+        if Tensor in [type(plain[i]) for i in meet]:
+            plain = tuple([plain_number(x) if i in meet else x for i, x in enumerate(plain)])
     if not all(map(is_, plain, args)):
         return canonical(op, plain)
     data = list(args)

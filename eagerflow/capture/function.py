@@ -470,7 +470,7 @@ class Function(Generic[P, R]):
         plain = self._key(given, sized=False)
         varying = self._varying.items.get(plain)
         if varying is None:
-            varying = Varying()
+            varying = Varying(given.structure, 3 if is_ours(self.python) else 2)
             self._varying.add(plain, varying)
         labels = [plain_name(path) for path in paths(self._labelled(given))]
         pattern = varying.pattern(shapes, [labels[i] for i in at])
@@ -489,7 +489,7 @@ class Function(Generic[P, R]):
             self._history.refused = refusal(error)
             return None
         if entry is not None and entry.kept:
-            entry.add_alias(self._sized, key)
+            entry.add_alias(self._sized, (varying.structure, *key[1:]))
         return entry
 
     def _sides(

@@ -1,8 +1,9 @@
 """Varying sizes: which sizes differ between calls, so that one graph serves them all.
 
 The second call that differs from an earlier one in sizes alone is traced with names for these
-sizes. Sizes of 0 and 1 have graphs of their own, since ops treat them differently, and so has every
-call for which the named graph is not valid or cannot be traced.
+sizes; of the steps of ``fit`` the third, so that the shorter last batch has a graph of its own.
+Sizes of 0 and 1 have graphs of their own, since ops treat them differently, and so has every call
+for which the named graph is not valid or cannot be traced.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from eagerflow.graph.costs import names_of
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.sizes import bind, is_symbolic
 from eagerflow.graph.walk import nodes_within
+from eagerflow.tree import Structure
 
 MIN_SIZE = 2  # of a size that is free by itself
 MAX_SHAPES = 16  # kept, the first and the latest
@@ -33,7 +35,9 @@ class Varying:
 
     used = True
 
-    def __init__(self) -> None:
+    def __init__(self, structure: Structure, many: int) -> None:
+        self.structure = structure
+        self._many = many  # calls that differ, from which on sizes are free
         self.shapes: list[Shapes] = []
         self.patterns: list[Pattern] = []
         self._failures = 0
@@ -53,7 +57,7 @@ class Varying:
         if self._failures >= MAX_FAILURES:
             return None
         alike = [other for other in self.shapes if _vary_freely(other, shapes)]
-        if len(alike) < 2:
+        if len(alike) < self._many:
             return None
         found = _named(alike, labels)
         self.patterns.append(found)

@@ -400,9 +400,11 @@ def test_signal_handler_error_is_not_taken_for_argument_error(kind):
 
         shape = ()
 
-        @property
-        def __dlpack__(self):
+        def __dlpack__(self, **options):
             signal.raise_signal(signal.SIGALRM)
+
+        def __dlpack_device__(self):
+            return 1, 0
 
     class Branch:
         @property

@@ -39,7 +39,8 @@ _PLACE = "\0"  # of a value in a text
 _COUNT = np.dtype("int64")
 _LONG = re.compile(r"\d{4}")  # a width of thousands
 
-Texts = Forms = tuple[str, ...]
+Texts = tuple[str, ...]
+Forms = tuple[str, ...]
 
 
 def _is_form(x: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -222,10 +221,10 @@ def _gradients(graph: Graph, backward: set[Node]) -> list[Value]:
 
 
 def _rows(graph: Graph) -> float:
-    """The examples of a step; infinite if not known yet."""
+    """The examples of a step; 0 if not known yet, as graphs with known sizes come first."""
     shapes = [v.shape for v in graph.inputs if v.shape]
     rows = shapes[0][0] if shapes else 1
-    return float(rows) if isinstance(rows, int) else math.inf
+    return float(rows) if isinstance(rows, int) else 0.0
 
 
 def _activations(graph: Graph) -> int:

@@ -5,6 +5,8 @@ hostile_worker.py run FIRST COUNT FOLDER      the same, and loaded graphs are ru
 hostile_worker.py memory NAME FOLDER          one crafted file, with its growth of memory
 """
 
+import contextlib
+import io
 import json
 import os
 import resource
@@ -31,6 +33,12 @@ FORBIDDEN = """
 """.split()
 
 MOST_MEMORY = 12 << 30  # bytes of addresses
+
+
+def untyped(graph):
+    """``running.untyped`` without what graphs print."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return running.untyped(graph)
 
 
 class Watch:
@@ -66,7 +74,7 @@ class Watch:
         """Run a graph in all ways; gives how many gave a result, and errors of other kinds."""
         self.path = "a run opens none"
         try:
-            return running.untyped(graph)
+            return untyped(graph)
         finally:
             self.path = None
 
@@ -133,7 +141,7 @@ def run(first, count, folder):
     warnings.simplefilter("ignore")
     path = os.path.join(folder, "watched.ef")
     for data in mutation.bases():  # so that lazy imports are done
-        running.untyped(file.decode(data))
+        untyped(file.decode(data))
     seen = RunWatch()
     ran, bad = 0, []
     small = [data for _, data in every_crafted() if len(data) < 10**6]

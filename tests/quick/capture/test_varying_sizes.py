@@ -12,6 +12,8 @@ import eagerflow as ef
 from eagerflow.errors import EagerflowError
 from eagerflow.plan.replay import CALLS_BEFORE_PLAN
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* was traced for")
+
 W = ef.tensor(np.linspace(-1, 1, 12).reshape(4, 3).astype("float32"))
 FACTOR = 1.0
 TABLE = {5: 2.0, 8: 3.0}
