@@ -27,7 +27,7 @@ def sources_in(nest: Any) -> tuple[list[Any], tree.Structure]:
     # Keras Variables wrap ours.
     leaves = [getattr(x, "eagerflow_variable", x) for x in leaves]
     for i, leaf in enumerate(leaves):
-        if type(leaf) is Tensor and leaf._kind.is_inexact:
+        if type(leaf) in (Tensor, Variable) and is_inexact(leaf.dtype):
             continue
         hint = "x = x.astype('float32') before it is watched"
         if not isinstance(leaf, Tensor | Variable):
