@@ -17,6 +17,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dispatch import internal
 from eagerflow.errors import ShapeError
+from eagerflow.graph.names import FreeNames
 from eagerflow.graph.sizes import bind
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class FreeSizes:
         self.answers: dict[tuple[Callable[[Any, Any], bool], Any, Any], bool] = {}
         self.needed: str | None = None  # why the number of a size is needed
         self.is_open = True
+        self._labels = FreeNames()
         self.names: set[str] = set()
         self._one: dict[str, str] = {}
 
@@ -54,6 +56,7 @@ class FreeSizes:
     def shape(self, sizes: Sequence[Any], label: str, example: Sequence[int] | None) -> Any:
         """The shape of an argument, with a name for each size that is None."""
         found: list[Any] = []
+        label = self._labels.take(label) if None in sizes else label  # a[0] and a_0 have one label
         for axis, size in enumerate(sizes):
             if size is None:
                 size = self.size(f"{label}_dim{axis}")
@@ -68,6 +71,7 @@ class FreeSizes:
         """The result of ``run`` once all equal sizes are known."""
         while True:
             self.examples, self.answers, self.is_open = {}, {}, True
+            self._labels = FreeNames()
             try:
                 found = run(self)
             except ShapeError as error:

@@ -16,6 +16,7 @@ from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
 from eagerflow.graph.costs import names_of
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.names import FreeNames
 from eagerflow.graph.sizes import bind, is_symbolic
 from eagerflow.graph.walk import nodes_within
 from eagerflow.tree import Structure
@@ -78,12 +79,14 @@ def _vary_freely(one: Shapes, two: Shapes) -> bool:
 def _named(alike: list[Shapes], labels: Sequence[str]) -> Pattern:
     """Shapes with one name for all sizes that have always been equal."""
     names: dict[tuple[int, ...], str] = {}
+    free = FreeNames().take  # labels may be equal: those of a[0] and a_0
     found = []
     for label, shapes in zip(labels, zip(*alike, strict=True), strict=True):
         own: list[Any] = []
         for axis, sizes in enumerate(zip(*shapes, strict=True)):
-            varies = len(set(sizes)) > 1
-            own.append(names.setdefault(sizes, f"{label}_dim{axis}") if varies else sizes[0])
+            if len(set(sizes)) > 1 and sizes not in names:
+                names[sizes] = free(f"{label}_dim{axis}")
+            own.append(names.get(sizes, sizes[0]))
         found.append(tuple(own))
     return tuple(found)
 
@@ -121,7 +124,8 @@ class ValidSizes:
         known: dict[str, int] = {}
         try:
             for i, shape in self._inputs:
-                bind(known, shape, getattr(inputs[i], "shape", ()))
+                if not bind(known, shape, getattr(inputs[i], "shape", ())):
+                    return None
             if not self._free.hold(known):
                 return False
             return None if any(s.evaluate(known) < MIN_SIZE for s in self._sizes) else True

@@ -107,7 +107,9 @@ def test_random_programs(number):
     choose = random.Random(f"{day()} {number}")
     choices = [(choose.choice(PIECES), choose.random() < 0.3) for _ in range(choose.randint(2, 6))]
     program, rng = program_of(choices), np.random.default_rng(number)
-    ways = {numerics: ef.function(program, numerics=numerics) for numerics in ("fast", "exact")}
+    # Labels of arguments are a_0 and a_0, as those of a[0] and a_0.
+    nested = lambda a, a_0: program(a[0], a_0)
+    ways = {numerics: ef.function(nested, numerics=numerics) for numerics in ("fast", "exact")}
     sizes = [(choose.choice(SIZES), choose.choice(SIZES)) for _ in range(10)]
     sizes += [choose.choice(sizes)] * (CALLS_BEFORE_PLAN + 2)
     held = []
@@ -115,7 +117,7 @@ def test_random_programs(number):
         args = [ef.tensor(rng.normal(size=(k, 4)).astype("float32")) for k in (n, m)]
         wanted = outcome(program, args)
         for numerics, captured in ways.items():
-            found = outcome(captured, args)
+            found = outcome(captured, [args[:1], args[1]])
             assert close(found, wanted, numerics == "exact"), (number, numerics, n, m)
             held.append((found, wanted, numerics))
     for found, wanted, numerics in held:  # nothing was written over

@@ -263,6 +263,23 @@ def test_sizes_that_were_equal_and_then_differ():
     assert len(captured.graphs) == 3
 
 
+def test_arguments_with_the_same_label_have_sizes_of_their_own():
+    captured = ef.function(lambda a, a_0: (a[0] * 2.0, a_0.sum()))
+    for n, m in ((3, 5), (4, 9), (4, 9), (6, 7), (8, 8), (20, 5), (5, 20)):
+        for _ in range(CALLS_BEFORE_PLAN + 2):
+            double, total = captured([ef.ones(n)], ef.ones(m))
+            assert double.tolist() == [2.0] * n and float(total) == m
+    shapes = [value.shape for value in captured.graphs[-1].inputs]
+    assert len(set(shapes)) == 2
+
+
+def test_free_sizes_of_a_signature_whose_labels_are_equal():
+    free = ef.TensorSpec((None,), "float32")
+    captured = ef.function(lambda a, a_0: a[0].sum() + a_0.sum(), input_signature=[[free], free])
+    for n, m in ((3, 5), (4, 4), (7, 2)):
+        assert float(captured([ef.ones(n)], ef.ones(m))) == n + m
+
+
 def test_gradients_through_calls_of_many_sizes():
     f = lambda x: (ef.tanh(x) ** 2).sum() / x.shape[0]
     captured = ef.function(f)
