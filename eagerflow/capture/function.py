@@ -704,8 +704,9 @@ class Function(Generic[P, R]):
             except raised_here(Exception) as error:
                 if recorder.assumptions.may_cause(error) and not given.literal:
                     raise NumbersNeededError from None  # other numbers may not raise it
-                if isinstance(error.__cause__, CaptureError):  # behind NumPy's: array[i] = tensor
-                    raise error.__cause__ from None
+                cause = error.__cause__
+                if type(error) is ValueError and isinstance(cause, CaptureError):
+                    raise cause from None  # behind NumPy's, as in array[i] = tensor
                 raise
             self._refuse_changed_arguments(own, as_given, monitor)
             found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]
