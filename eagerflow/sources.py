@@ -46,22 +46,18 @@ def check_target(target: Any) -> None:
 
 
 def _check(value: Any, hint: str, path: str | None = None) -> None:
-    if type(value) is not Tensor and type(value) is not Variable:
-        raise GradientError(
-            f"a {type(value).__name__} has no gradient",
-            argument=path,
-            received=summary(value),
-            expected="Tensors and Variables",
-            hint=hint,
-        )
-    if not is_inexact(value.dtype):
-        raise GradientError(
-            f"there is no gradient with respect to {value.dtype.name} values",
-            argument=path,
-            received=summary(value),
-            expected="floating-point or complex values",
-            hint=hint,
-        )
+    known = type(value) in (Tensor, Variable)
+    if known and is_inexact(value.dtype):
+        return
+    raise GradientError(
+        f"there is no gradient with respect to {value.dtype.name} values"
+        if known
+        else f"a {type(value).__name__} has no gradient",
+        argument=path,
+        received=summary(value),
+        expected="floating-point or complex values" if known else "Tensors and Variables",
+        hint=hint,
+    )
 
 
 def path_in(structure: tree.Structure | None, i: int) -> str | None:

@@ -34,8 +34,8 @@ class FreeSizes:
 
     Equality is found where sizes meet. The function then runs once more with one name for
     both, so that a call with different sizes is rejected like any other that does not fit.
-    With ``automatic`` nobody has asked for free sizes: code that may behave differently for
-    them than for numbers, such as a size as a key of a dict, needs the numbers.
+    With ``automatic`` the sizes are free without an ``input_signature``: code that may behave
+    differently for names than for numbers, such as a size as a key of a dict, needs the numbers.
     """
 
     def __init__(self, automatic: bool = False) -> None:
