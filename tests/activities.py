@@ -19,7 +19,6 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.capture.guards import events
 from eagerflow.locks import writing
-from eagerflow.nn.layer import _training
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime import blas, threads
 from eagerflow.scopes import scopes
@@ -28,6 +27,16 @@ BLAS = blas.thread_functions()
 BLAS_THREADS = BLAS[1]() if BLAS else None
 THRESHOLD = gc.get_threshold()
 SIZE = 40_000  # elements: large enough for two threads, and for updates in place
+
+
+class Training(ef.nn.Layer):
+    """Gives whether it is called for training."""
+
+    def call(self, inputs, training):
+        return training
+
+
+LAYER, NUMBER = Training(), ef.ones(())
 
 
 def descriptors():
@@ -42,7 +51,7 @@ def nothing_is_held():
     assert not threads._lent and not blas._users and not threads._local.alone
     assert not BLAS or BLAS[1]() == BLAS_THREADS
     assert not writing.thread
-    assert _training.get() is False
+    assert not LAYER(NUMBER)
     assert (gc.get_threshold(), gc.isenabled()) == (THRESHOLD, True)
     assert not any(isinstance(signal.getsignal(s), partial) for s in signal.valid_signals())
     watch = events.current()

@@ -150,11 +150,12 @@ def main(arguments=None):
         return 0
     with tempfile.TemporaryDirectory(prefix="eagerflow-extended-") as folder:
         python = sys.executable if given.here else make_environment(folder)
-        results = [run(part, python, folder) for part in chosen]
-        text = report(results, python)
-    path = ROOT / "benchmarks" / "results" / f"extended-{datetime.date.today()}.md"
-    path.write_text(text, encoding="utf-8")
-    print(text, path, sep="\n")
+        path = ROOT / "benchmarks" / "results" / f"extended-{datetime.date.today()}.md"
+        results = []
+        for part in chosen:  # the report says what has run when the command is ended early
+            results.append(run(part, python, folder))
+            path.write_text(report(results, python), encoding="utf-8")
+    print(path.read_text(encoding="utf-8"), path, sep="\n")
     return int(any(result.status not in (0, 5) or result.missing for result in results))
 
 

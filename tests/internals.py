@@ -6,9 +6,11 @@ from eagerflow.capture import run_order
 from eagerflow.codegen import generated
 from eagerflow.codegen.cuda import launch as device_launch
 from eagerflow.codegen.llvm import launch
+from eagerflow.fusion import kernels
 from eagerflow.op import ops
 from eagerflow.plan import compiled_scans
 from eagerflow.plan.segments import Segment
+from eagerflow.profiling import memory
 from eagerflow.runtime import compilation, measured
 
 
@@ -113,6 +115,16 @@ def scan_plans():
     return compiled_scans._plans
 
 
+def early_messages(transport):
+    """The messages of each run that came before they were waited for."""
+    return transport._early
+
+
+def watched_arrays():
+    """The memory that a profile watches and that is not given back, by address."""
+    return memory._held
+
+
 def running_turns():
     """The runs that hold Variables now or wait for them."""
     return run_order._turns
@@ -121,6 +133,11 @@ def running_turns():
 def pending_compilations():
     """The compilations that no thread has begun."""
     return compilation._waiting
+
+
+def forget_statement_counts(monkeypatch):
+    """Forget how many statements the kernels of each group would have."""
+    monkeypatch.setattr(kernels, "_statement_counts", {})
 
 
 def generated_calls():

@@ -23,7 +23,7 @@ from eagerflow.runtime.channel import Channel
 from tests.cluster.processes import SECONDS, gone, is_there
 from tests.cluster.programs import error_of, training_step
 from tests.cluster.test_sessions import digits
-from tests.internals import hosts_of, server_of
+from tests.internals import early_messages, hosts_of, server_of
 
 SPEC = ef.TensorSpec((), "int64")
 LONG = 1 << 29  # rounds of a loop that takes many seconds
@@ -307,7 +307,7 @@ def test_late_and_double_messages_are_ignored(local):
     transport.forget_before(run + 5)
     transport.arrived((run + 1, 1), [one])
     assert len(seen) == 2
-    assert not transport._early
+    assert not early_messages(transport)
     assert not transport._waiting
 
 

@@ -22,7 +22,7 @@ from eagerflow.errors import TaskLostError
 from tests.backends import lookalike_nccl
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_nccl import Nccl, NcclError
-from tests.internals import replace_method
+from tests.internals import early_messages, replace_method
 
 SECONDS = 10.0
 NAMES = ["/job:lane/task:0", "/job:lane/task:1"]
@@ -362,7 +362,7 @@ def test_messages_for_forgotten_runs_are_dropped(make):
         two.send((7, number), [two.array(np.ones(4), 0)])
     two.send((8, 0), [two.array(np.full(4, 2.0), 0)])
     assert bits(two.receive((8, 0))[0]) == bits(np.full(4, 2.0))
-    assert not two.tasks[1]._early.get(7)
+    assert not early_messages(two.tasks[1]).get(7)
 
 
 def test_where_no_communicator_can_be_made_the_host_is_taken(make, monkeypatch):

@@ -115,6 +115,7 @@ class _Maker:
         fixed = {a: n for a, n in self.sizes.items() if self.chance(15)}
         self.builder = Builder("case", " ".join(self.axes), **fixed)
         self.values, self.columns, self.rows_left = [], [], self.below(4)
+        self.inputs = {}
         for number in range(1 + self.below(4)):
             self.values.append(self.input(f"x{number}"))
         if len(self.axes) > 1 and self.chance(15):
@@ -150,6 +151,7 @@ class _Maker:
     def add_input(self, name, dtype, along, shape, array=None, gather=None):
         self.arrays[name] = self.elements(dtype, shape) if array is None else array
         self.patterns[name] = "contiguous" if self.chance(40) else self.one(PATTERNS)
+        self.inputs[name] = dtype, along, gather
         return self.builder.input(name, dtype, " ".join(along), gather)
 
     def some_axes(self):
@@ -383,10 +385,10 @@ class _Maker:
             more = self.one(self.axes)
             along = tuple(a for a in self.axes if a in (*value.axes, more))
         inplace = None
-        for part in self.builder._inputs:
-            fits = (part.dtype, part.axes, part.gather) == (dtype, along, None)
-            if fits and part.name not in taken and self.chance(40):
-                inplace = part.name
+        for part, declared in self.inputs.items():
+            fits = declared == (dtype, along, None)
+            if fits and part not in taken and self.chance(40):
+                inplace = part
                 taken.add(inplace)
                 self.patterns[inplace] = self.without_overlap()
                 break

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -43,9 +42,15 @@ def fixture_fresh(monkeypatch, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def fixture_own_regions(monkeypatch):
+def fixture_own_regions():
     """Regions that no other test has made calls ready of."""
-    monkeypatch.setattr(region, "_in_use", WeakValueDictionary())
+    forget_regions()
+    yield
+    forget_regions()
+
+
+def forget_regions():
+    region._in_use.clear()
 
 
 def variant_of(own):
@@ -169,7 +174,7 @@ def test_the_shape_alone_says_which_variant(name, shape, how, variant):
 
 
 def outputs_with(name, shape, how, count):
-    region._in_use.clear()  # each count of threads has a call that is made ready for it
+    forget_regions()  # each count of threads has a call that is made ready for it
     bound = llvm_cases.bind(name, shape, how)
     threads.set_thread_count(count)
     try:

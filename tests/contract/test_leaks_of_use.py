@@ -27,7 +27,12 @@ from eagerflow.fusion import kernels
 from eagerflow.nn.optimizers import joint_steps
 from tests.contract.cases import SOAK
 from tests.contract.habits import HABITS, LASTING
-from tests.internals import generated_calls, keep_latest_kernels, scan_plans
+from tests.internals import (
+    forget_statement_counts,
+    generated_calls,
+    keep_latest_kernels,
+    scan_plans,
+)
 
 TIMES = 350 if SOAK else 8  # in each of three rounds
 # For each repetition: tracemalloc itself keeps the names of files of code, 69 bytes for each plan,
@@ -170,7 +175,8 @@ def small_caches(monkeypatch):
     LASTING.clear()  # which may have been made with other bounds
     bodies.forget()
     keep_latest_kernels(monkeypatch, 4)
-    for table in (kernels._statement_counts, generated_calls(), joint_steps._known):
+    forget_statement_counts(monkeypatch)
+    for table in (generated_calls(), joint_steps._known):
         table.clear()
     scan_plans().items.clear()
 

@@ -5,6 +5,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 import eagerflow as ef
 from eagerflow import tree
@@ -14,7 +15,7 @@ from eagerflow.nn import compiled_layer, configured
 from eagerflow.ops import random as draws
 from tests.campaigns import Failure
 from tests.differences import describe_difference, same_bits
-from tests.internals import array_in, array_of
+from tests.internals import array_in, array_of, replace_method
 
 CAPTURED_MODES = ("exact", "fast")
 
@@ -66,7 +67,7 @@ class Training:
         exec(compile(fit.text(), f"<fit {fit.seed} {self.mode}>", "exec"), names)
         self.model = names["model"]
         if self.record:
-            self.model._step = self.recorded(self.model._step)
+            replace_method(pytest.MonkeyPatch(), self.model, "_step", self.recorded)
         call = fit.call()
         if fit.callback and "callbacks" not in call:
             names["callback"] = ef.nn.callbacks.LambdaCallback(on_train_batch_end=self.read)

@@ -8,7 +8,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ArgumentError, DeviceError, IndexRangeError
-from eagerflow.fusion import access, groups, kernels
+from eagerflow.fusion import access, groups
 from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.ir import Node
@@ -27,6 +27,7 @@ from tests.contract.cases import (
     tolerance,
 )
 from tests.fusion.region_programs import arrays_for, graph_of, run_steps
+from tests.internals import forget_statement_counts
 
 DTYPES = [
     np.dtype(n) for n in ("float32", "float64", "float16", "int32", "uint8", "bool", "uint64")
@@ -528,7 +529,7 @@ def levels_forgotten(monkeypatch):
 )
 def test_planted_bugs_are_found(bug, greedy, monkeypatch):
     bug(monkeypatch)
-    monkeypatch.setattr(kernels, "_statement_counts", {})
+    forget_statement_counts(monkeypatch)
     wrong = 0
     for seed in range(60):
         graph = graph_of(seed)

@@ -20,6 +20,7 @@ from eagerflow.profiling.rows import KEYS, Facts, Site, grouped, parts_of
 from eagerflow.recorder import process
 from eagerflow.runtime.listeners import learned
 from tests.capture.placement.several_devices import COSTS
+from tests.internals import watched_arrays
 from tests.interrupts import at_every_bytecode, count_bytecodes, interrupted_at_times
 
 
@@ -56,7 +57,7 @@ def same(first, second):
 
 
 def nothing_is_recorded():
-    assert not log._open and not log.events and not memory._held
+    assert not log._open and not log.events and not watched_arrays()
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.errors import EagerflowError
 from eagerflow.plan.replay import CALLS_BEFORE_PLAN
+from tests.internals import entries_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* was traced for")
 
@@ -331,8 +332,7 @@ def test_many_calls_of_a_size_get_a_plan():
     captured = ef.function(lambda x: ef.tanh(x).sum())
     for n in (3, 4, 5):
         captured(ef.ones(n))
-    plans = captured._entries.items
-    (replay,) = [entry.replay for entry in plans.values() if entry.sizes is not None]
+    (replay,) = [entry.replay for entry in entries_of(captured) if entry.sizes is not None]
     assert len(replay.plans.items) == 1
     for _ in range(CALLS_BEFORE_PLAN):
         captured(ef.ones(5))

@@ -20,7 +20,7 @@ def train(callback, loader, cut=None):
     ef.random.seed(0)
     model = ef.nn.Sequential([ef.nn.Input((1,)), ef.nn.Dense(4), ef.nn.Dense(1)])
     model.compile(ef.nn.optimizers.Adam(0.1), "mse")
-    model._initial_epoch, done = 0, 0
+    done = 0
     callback.set_model(model)
     callback.on_train_begin()
     for epoch in range(model._initial_epoch, EPOCHS):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.profiling import memory
 from eagerflow.profiling.memory import MIN_WATCHED_BYTES
+from tests.internals import watched_arrays
 
 SIZE = 256 * 256 * 4
 X = ef.ones((256, 256))
@@ -60,7 +60,7 @@ def test_memory_allocated_before_or_freed_later_is_ignored():
         total = p.memory.totals[-1]
         del after
     assert p.memory.totals == [SIZE] == [total]
-    assert not memory._held
+    assert not watched_arrays()
 
 
 def test_small_arrays_and_views_are_left_out():
