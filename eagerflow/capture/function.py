@@ -7,177 +7,61 @@ trace relied on has changed, and replays the graph's plan. If no graph fits, it 
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial, update_wrapper
 from itertools import count
-from operator import is_not
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from eagerflow import tree
 from eagerflow.capture.arguments import (
     PLAIN,
     BoundArguments,
     as_input,
     by_identity,
-    callee_of,
     home_of,
     identity,
     is_ours,
-    is_own,
     is_ready,
-    is_steady,
     kind_of_array,
-    place_of_change,
     spec_key,
     spec_of,
-    wrapped_in,
 )
 from eagerflow.capture.assumptions import NumbersNeededError
-from eagerflow.capture.free_sizes import FreeSizes
+from eagerflow.capture.captured import Captured
 from eagerflow.capture.graph_calls import call_recorded, only_tapes
 from eagerflow.capture.guards.events import current
-from eagerflow.capture.guards.ledger import Ledger
-from eagerflow.capture.guards.monitor import Monitor
-from eagerflow.capture.history import NUMBERS, History, Told, described, refusal
-from eagerflow.capture.leaks import refuse_leaks
+from eagerflow.capture.history import NUMBERS, History, described, refusal
 from eagerflow.capture.methods import PLACE, Bindings
-from eagerflow.capture.trace import (
-    Trace,
-    bind,
-    located,
-    number,
-    paths,
-    plain_name,
-    spec_input,
-)
-from eagerflow.capture.varying import MAX_SIDES, ValidSizes, Varying
-from eagerflow.convert import as_tensor, is_foreign_array
+from eagerflow.capture.parameters import Parameters
+from eagerflow.capture.trace import paths, plain_name
+from eagerflow.capture.tracing import NoValuesError, traced
+from eagerflow.capture.varying import MAX_SIDES, Varying
+from eagerflow.convert import as_tensor
 from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import Device, current_device
-from eagerflow.dispatch import own_recorder
-from eagerflow.display import function_name, html, summary
+from eagerflow.display import html, summary
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Value, Values
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.masks import has_masks, opened
-from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
+from eagerflow.masks import has_masks
+from eagerflow.plan.replay import NUMERICS, check_inputs, replay_of
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import DEFAULT_MAX_ITEMS, ClockCache, checked_bound
-from eagerflow.runtime.collector import young
-from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, known_masks
-from eagerflow.visitors import visited
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 _NOTHING: dict[str, Any] = {}
 _NONE: set[int] = set()
-MAX_ALIASES = 1024  # sizes for which a graph with free sizes is found at once
-
-
-class NoValuesError(Exception):
-    """Nothing can be captured: some arguments are symbolic tensors of a model."""
-
-
-class Captured:
-    """One graph of a function: its signature, its assumptions, and its replay."""
-
-    __slots__ = (
-        "aliases", "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers",
-        "places", "replay", "sizes", "told", "updated", "used",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        graph: Graph,
-        ledger: Ledger,
-        replay: Replay,
-        places: tuple[int, ...],
-        told: Told,
-        recorder: Trace,
-        leaves: Sequence[Any],
-    ) -> None:
-        taps = recorder.taps
-        sizes = ValidSizes(graph, recorder.free)
-        self.sizes = sizes if sizes.is_restricted else None
-        self.graph = graph
-        self.assumptions = recorder.assumptions
-        self.updated = recorder.updated  # leaves that are changed in place, and where
-        self.numbers = [i for i in places if type(leaves[i]) in NUMBERS]
-        self.ledger = ledger
-        self.replay = replay
-        self.places = places  # which leaves of the arguments are inputs
-        self.told = told
-        self.nest = taps.nest(graph)  # builds the result from the outputs of a run
-        self.idle = taps.idle(graph, replay.numerics)  # the graph to run while no tap is active
-        self.known: list[tuple[int, Any]] = []  # leaves identified by object, held weakly
-        self.aliases: list[tuple[dict[Any, Captured], Any]] = []  # tables that it is in, and keys
-        self.used = True
-        self.kept = False  # whether later calls can find it
-
-    def is_right_for(self, leaves: Sequence[Any]) -> bool:
-        """Whether the assumptions of the trace hold for the numbers among the arguments."""
-        numbers = self.numbers
-        return not numbers or self.assumptions.hold([leaves[i] for i in numbers])
-
-    def run(self, inputs: Sequence[Any]) -> Any:
-        """The result for these inputs, after values have been sent to the sinks that are due."""
-        idle = self.idle
-        if idle is None:
-            return self.nest(self.replay.run(inputs))
-        if idle.holds(inputs):
-            return idle.nest(idle.replay.run(inputs))
-        found = self.nest(self.replay.run(inputs))
-        self.replay.rest()
-        return found
-
-    def is_for(self, leaves: Sequence[Any]) -> bool:
-        """Whether these are the same objects as in the trace, not new ones with a reused id.
-
-        An object without weak references is held strongly, so its id cannot be reused.
-        """
-        for i, held in self.known:
-            if type(held) is weakref.ref and held() is not leaves[i]:
-                return False
-        return True
-
-    def fits(self, leaves: Sequence[Any]) -> bool | None:
-        """Whether it is valid for these arguments; None if only numbers for all sizes are."""
-        if not self.is_for(leaves):
-            return False
-        return True if self.sizes is None else self.sizes.fit([leaves[i] for i in self.places])
-
-    def add_alias(self, table: dict[Any, Captured], key: Any) -> None:
-        """Note a call that it is valid for in a table, to be found there at once."""
-        if len(self.aliases) >= MAX_ALIASES:
-            self.drop_aliases()
-        table[key] = self
-        self.aliases.append((table, key))
-
-    def drop_aliases(self) -> None:
-        """Leave the tables."""
-        while self.aliases:
-            table, key = self.aliases.pop()
-            if table.get(key) is self:
-                table.pop(key, None)
-
-    def release(self) -> None:
-        """Give back the buffers of its plans; the next run takes new ones."""
-        for replay in (self.replay, *([self.idle.replay] if self.idle is not None else ())):
-            for plan in list(replay.plans.items.values()):
-                plan.release()
 
 
 class Function(Generic[P, R]):
@@ -227,7 +111,6 @@ class Function(Generic[P, R]):
                 expected="'fast' or 'exact'",
             )
         self.python = f
-        self._literal = is_own(f)
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
@@ -242,51 +125,12 @@ class Function(Generic[P, R]):
         self._history = History()
         self._lock = reentrant_lock()
         self._bindings = Bindings()
-        self._read_signature()
+        self._parameters = Parameters(f, self.static, self.input_signature)
         update_wrapper(self, f, updated=())
 
-    def _read_signature(self) -> None:
-        f = self._callee = callee_of(self.python)
-        more = getattr(f, "__kwdefaults__", None)
-        self._defaults = getattr(f, "__defaults__", None), more and dict(more)
-        self._wrapped = wrapped_in(f)
-        self._quick.clear()
-        self._sized.clear()
-        try:
-            self._signature = inspect.signature(self.python)
-        except raised_here(ValueError, TypeError):
-            raise CaptureError(
-                "the arguments of the function are not known",
-                op="ef.function",
-                hint="wrap it in a Python function: lambda x: f(x)",
-            ) from None
-        parameters = self._signature.parameters
-        self._steady = all(is_steady(p.default) for p in parameters.values())
-        self._names = list(parameters)
-        self._number_defaults = {
-            name
-            for name, p in parameters.items()
-            if any(type(x) in NUMBERS for x in tree.flatten(p.default)[0])
-        }
-        self._fixed = all(
-            p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters.values()
-        )
-        unknown = [
-            s
-            for s in self.static
-            if (s not in parameters if isinstance(s, str) else not 0 <= s < len(parameters))
-        ]
-        if unknown:
-            raise ArgumentError(
-                f"there is no argument {unknown[0]!r}",
-                op=self._name(),
-                argument="static",
-                expected="one of " + ", ".join(parameters),
-            )
-        self._static = {s if isinstance(s, str) else self._names[s] for s in self.static}
-
+    @property
     def _name(self) -> str:
-        return function_name(self.python)
+        return self._parameters.name
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Function[P, R]: ...
@@ -307,7 +151,7 @@ class Function(Generic[P, R]):
         return self._bindings.find(self, instance, partial(self._bound_to, instance, owner))
 
     def _options(self) -> tuple[Any, ...]:
-        return self.input_signature, tuple(self._static), self.numerics, self.max_graphs
+        return self.input_signature, tuple(self._parameters.static), self.numerics, self.max_graphs
 
     @property
     def max_graphs(self) -> int:
@@ -339,7 +183,11 @@ class Function(Generic[P, R]):
                 entry = self._quick.get(key)
             except raised_here(Exception):  # objects may raise any error for unknown names
                 entry = None
-            if entry is not None and entry.ledger.changed() is None and self._same_defaults():
+            if (
+                entry is not None
+                and entry.ledger.changed() is None
+                and self._parameters.have_same_defaults()
+            ):
                 entry.used = True
                 if entry.idle is None:
                     return entry.nest(entry.replay.run(args))
@@ -362,7 +210,7 @@ class Function(Generic[P, R]):
         found = entry.run(inputs)
         if (
             key is not None
-            and self._steady
+            and self._parameters.are_steady
             and entry.kept
             and entry.places == tuple(range(len(key) - 1))
         ):
@@ -371,47 +219,11 @@ class Function(Generic[P, R]):
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """All arguments, with the current defaults of omitted ones."""
-        if not self._same_defaults() or callee_of(self.python) is not self._callee:
-            self._read_signature()
-        if kwargs or not self._fixed or len(args) != len(self._names):
-            try:
-                bound = bind(self._signature, args, kwargs, self._literal)
-            except raised_here(TypeError) as error:
-                raise TypeError(f"{self._name()}{self._signature}: {error}") from None
-            omitted = frozenset(self._number_defaults.difference(bound.arguments))
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
-        else:
-            omitted = frozenset()
-        if known_masks:
-            self._refuse_masks(args, kwargs)
-            args, kwargs = opened((args, kwargs))
-        leaves, structure = tree.flatten((args, kwargs))
-        tensors = [as_tensor(x, copy=True) if is_foreign_array(type(x)) else x for x in leaves]
-        return BoundArguments(args, kwargs, tensors, structure, self._literal, omitted)
-
-    def _refuse_masks(self, *given: Any) -> None:
-        if self.input_signature is not None and has_masks(given):
-            raise ArgumentError(
-                "an argument has a mask, which the input_signature does not allow",
-                op=self._name(),
-                expected="tensors without masks",
-                hint="leave out input_signature, or pass the mask as an argument of its own",
-            )
-
-    def _same_defaults(self) -> bool:
-        f = self._callee
-        known, names = self._defaults
-        if self._wrapped:
-            now = wrapped_in(f)
-            if len(now) != len(self._wrapped) or any(map(is_not, now, self._wrapped)):
-                return False
-        if getattr(f, "__defaults__", None) is not known:
-            return False
-        more = getattr(f, "__kwdefaults__", None)
-        if not more or not names:
-            return more == names
-        return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
+        if not self._parameters.are_current():
+            self._parameters = Parameters(self.python, self.static, self.input_signature)
+            self._quick.clear()
+            self._sized.clear()
+        return self._parameters.bound(args, kwargs)
 
     def _captured(
         self, key: Any, given: BoundArguments, reason: str | None = None, free: bool = True
@@ -434,7 +246,7 @@ class Function(Generic[P, R]):
             if isinstance(given.leaves[i], np.ndarray):
                 raise CaptureError(
                     "the function itself changes an array among its arguments",
-                    op=self._name(),
+                    op=self._name,
                     at=place,
                     received=summary(given.leaves[i]),
                     expected="arguments that stay as they are, as in replayed calls",
@@ -472,7 +284,7 @@ class Function(Generic[P, R]):
         if varying is None:
             varying = Varying(given.structure, 3 if is_ours(self.python) else 2)
             self._varying.add(plain, varying)
-        labels = [plain_name(path) for path in paths(self._labelled(given))]
+        labels = [plain_name(path) for path in paths(self._parameters.labelled(given))]
         pattern = varying.pattern(shapes, [labels[i] for i in at])
         if pattern is None:
             return None
@@ -557,12 +369,12 @@ class Function(Generic[P, R]):
         watched = bool(process.recorders) and nans_are_watched()
         parts: list[Any] = [given.structure, watched]
         if self.input_signature is not None:
-            told = {i for i, spec in enumerate(self._specs(given.leaves)) if spec is not None}
+            told = {
+                i for i, spec in enumerate(self._parameters.specs(given.leaves)) if spec is not None
+            }
         else:
             told = _NONE
-        static = (
-            self._static_leaves(given) if self._static or given.literal or given.omitted else ()
-        )
+        static = self._parameters.static_leaves(given)
         own: Device | None = None  # of arrays
         for i, x in enumerate(given.leaves):
             cls = type(x)
@@ -585,166 +397,20 @@ class Function(Generic[P, R]):
         parts.append(current_device())
         return tuple(parts)
 
-    def _labelled(self, given: BoundArguments) -> Iterator[tuple[str, Any]]:
-        """The values with the arguments that they belong to, ``rest_0`` in ``*rest``."""
-        kinds = [p.kind for p in self._signature.parameters.values()]
-        many = inspect.Parameter.VAR_POSITIONAL
-        rest = kinds.index(many) if many in kinds else len(kinds)
-        for i, value in enumerate(given.args):
-            name = self._names[min(i, rest)]
-            yield name if i < rest else f"{name}_{i - rest}", value
-        yield from given.kwargs.items()
-
-    def _static_leaves(self, given: BoundArguments) -> set[int]:
-        """Indices of leaves that belong to static arguments."""
-        found: set[int] = set()
-        at = 0
-        for name, value in self._labelled(given):
-            count = len(tree.flatten(value)[0])
-            if name in self._static or name in given.omitted:
-                found.update(range(at, at + count))
-            at += count
-        if given.literal:
-            found.update(i for i, x in enumerate(given.leaves) if type(x) in NUMBERS)
-        return found
-
-    # Tracing ---------------------------------------------------------------------------------
-
     def _trace(self, given: BoundArguments, reason: str | None) -> Captured:
-        if own_recorder(given.leaves) is not None:
-            raise NoValuesError
-        started = time.perf_counter()
-        load_ahead()
-        automatic = given.specs is not None
-        run = partial(self._run, given)
-        recorder, graph, ledger, places = FreeSizes(automatic).traced(run)
-        if recorder.made or recorder.is_unwatched or ledger.changed() is not None:
-            # The first run may create weights and caches for later runs. State that the second run
-            # still creates or changes would change at every call.
-            run = partial(self._run, given, again=True)
-            recorder, graph, ledger, places = FreeSizes(automatic).traced(run)
-            self._refuse_changes(recorder, ledger)
+        started, parameters = time.perf_counter(), self._parameters
+        found = traced(parameters, given)
         seconds = time.perf_counter() - started
         shown = given.leaves
         if given.specs is not None:
             shown = [s or x for s, x in zip(given.specs, given.leaves, strict=True)]
-        arguments = described(shown, places, paths(self._labelled(given)))
-        replay = replay_of(graph, self.numerics)
+        arguments = described(shown, found.places, paths(parameters.labelled(given)))
+        replay = replay_of(found.graph, self.numerics)
         replay.plans.bound = self.max_graphs
-        told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
+        told = self._history.add(found.graph, arguments, reason, seconds, found.ledger.unwatched())
         if self.input_signature is None and not is_ours(self.python):
-            self._history.advise(self._name(), given.structure)
-        return Captured(graph, ledger, replay, places, told, recorder, given.leaves)
-
-    def _refuse_changed_arguments(
-        self, own: Any, as_given: tuple[list[Any], tree.Structure], monitor: Monitor
-    ) -> None:
-        """Raise CaptureError if the function has changed a list, dict or dataclass it was given."""
-        leaves, structure = tree.flatten(own)
-        if structure == as_given[1] and not any(map(is_not, leaves, as_given[0])):
-            return
-        raise CaptureError(
-            "the function itself changes a list, dict or dataclass among its arguments",
-            op=self._name(),
-            at=place_of_change(own, monitor.changed_at),
-            expected="arguments that stay as they are: replayed calls would not change them",
-            hint="change a copy, list(values) or dict(values), and return it",
-        )
-
-    def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
-        if recorder.made:
-            raise CaptureError(
-                "the function creates persistent state at every call",
-                op=self._name(),
-                received=recorder.made[0],
-                at=recorder.made_at[0],
-                hint="create it once, outside or if there is none yet, and keep it in an attribute",
-            )
-        guard = ledger.changed()
-        if guard is not None:
-            raise CaptureError(
-                f"the function itself changes values that it reads: {guard.change()}",
-                op=self._name(),
-                hint="keep values that change between calls in an ef.Variable",
-            )
-
-    def _run(
-        self, given: BoundArguments, free: FreeSizes, again: bool = False
-    ) -> tuple[Trace, Graph, Ledger, tuple[int, ...]]:
-        """The trace of one run, its graph and ledger, and which leaves are inputs."""
-        leaves, structure = given.leaves, given.structure
-        recorder = Trace(self._name(), home_of(leaves), free=free, placed=True)
-        static = self._static_leaves(given)
-        inputs: list[Value] = []
-        made: list[Any] = []
-        for i, (x, path, spec) in enumerate(
-            zip(
-                leaves,
-                paths(self._labelled(given)),
-                given.specs or self._specs(leaves),
-                strict=True,
-            )
-        ):
-            made.append(self._argument(recorder, x, plain_name(path), i in static, inputs, spec))
-        places = tuple(i for i, x in enumerate(leaves) if made[i] is not x)
-        own = tree.unflatten(structure, made)
-        as_given = tree.flatten(own)
-        monitor = Monitor(self.python)
-        monitor.updates, monitor.on_caught = recorder.updates, recorder.caught
-        recorder.updates.caller = Function._run.__code__
-        if not again:  # code that creates lasting state runs again, and is watched then
-            recorder.on_created = monitor.abandon
-        with young(), visited():
-            try:
-                with monitor, recorder, located():
-                    result = self.python(*own[0], **own[1])
-                    for variable in recorder.taped.values():  # trainable ones are watched by tapes
-                        monitor.rely(f"{variable.name}.trainable", variable, "trainable")
-                recorder.refuse_caught()
-            except raised_here(Exception) as error:
-                if recorder.assumptions.may_cause(error) and not given.literal:
-                    raise NumbersNeededError from None  # other numbers may not raise it
-                cause = error.__cause__
-                if type(error) is ValueError and isinstance(cause, CaptureError):
-                    raise cause from None  # behind NumPy's, as in array[i] = tensor
-                raise
-            self._refuse_changed_arguments(own, as_given, monitor)
-            found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]
-            recorder.updated = {i: place for i, place in found if place is not None}
-            graph = recorder.finish(Values(inputs), opened(result), structure)
-            ledger = monitor.ledger()
-            recorder.on_created = None
-            del result, monitor, own, as_given, made
-            refuse_leaks(recorder.name, recorder.leaks())
-        return recorder, graph, ledger, places
-
-    def _specs(self, leaves: list[Any]) -> list[Any]:
-        if self.input_signature is None:
-            return [None] * len(leaves)
-        specs = tree.flatten(self.input_signature)[0]
-        if len(specs) != len(leaves):
-            raise ArgumentError(
-                f"{len(leaves)} arguments were given, and the signature has {len(specs)}",
-                op=self._name(),
-                expected=", ".join(map(str, specs)),
-            )
-        return specs
-
-    def _argument(
-        self, recorder: Trace, x: Any, name: str, static: bool, inputs: list[Value], spec: Any
-    ) -> Any:
-        if spec is None and isinstance(x, TensorSpec):
-            spec = x
-        if spec is None and type(x) in PLAIN:
-            return x
-        if spec is None and type(x) in NUMBERS:
-            return x if static else number(recorder, x, name, inputs)
-        if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
-            spec = spec_of(x, x.shape, recorder.device)
-        if spec is None:
-            return x
-        example = None if isinstance(x, TensorSpec) else getattr(x, "shape", None)
-        return spec_input(recorder, spec, name, inputs, example)
+            self._history.advise(self._name, given.structure)
+        return Captured(found, replay, told, given.leaves)
 
     # Inspection ------------------------------------------------------------------------------
 
@@ -821,13 +487,13 @@ class Function(Generic[P, R]):
           1. (float32(3,)): the first call; 1 nodes, ... ms
         """
         plans = [entry.replay.plans for entry in list(self._entries.items.values())]
-        return self._history.text(self._name(), self._entries, plans)
+        return self._history.text(self._name, self._entries, plans)
 
     def _repr_html_(self) -> str:
         return html(self, "functions")
 
     def __repr__(self) -> str:
-        return printable(f"<Function {self._name()}: {len(self._entries.items)} graphs>")
+        return printable(f"<Function {self._name}: {len(self._entries.items)} graphs>")
 
 
 def _let_go(owner: Any, key: Any, dead: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.function import Function
+from eagerflow.capture import tracing
 from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.recorder import prepared
 from tests.internals import replace_method
@@ -27,9 +27,9 @@ def runs(monkeypatch):
     seen = []
 
     def counted(run):
-        return lambda self, *args, **kwargs: seen.append(self) or run(self, *args, **kwargs)
+        return lambda *args, **kwargs: seen.append(args) or run(*args, **kwargs)
 
-    replace_method(monkeypatch, Function, "_run", counted)
+    replace_method(monkeypatch, tracing, "traced_once", counted)
     return seen
 
 
@@ -174,12 +174,12 @@ def test_monitor_ignores_reads_in_aside():
 
 LATE = """
 import eagerflow as ef
-from eagerflow.capture.function import Function
-runs, whole = [], Function._run
-def counted(self, *args, **kwargs):
-    runs.append(self)
-    return whole(self, *args, **kwargs)
-Function._run = counted
+from eagerflow.capture import tracing
+runs, whole = [], tracing.traced_once
+def counted(*args, **kwargs):
+    runs.append(args)
+    return whole(*args, **kwargs)
+tracing.traced_once = counted
 norm = ef.function(lambda x: ef.layer_norm(x))
 assert "layer_norm" not in vars(ef)
 first = norm(ef.tensor([[1.0, 3.0]]))
