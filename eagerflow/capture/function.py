@@ -56,6 +56,7 @@ from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import DEFAULT_MAX_ITEMS, ClockCache, checked_bound
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, known_masks
+from eagerflow.tracebacks import hide_internal_frames
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -199,6 +200,9 @@ class Function(Generic[P, R]):
             entry = self._captured(self._key(given), given)
         except NoValuesError:
             return self.python(*args, **kwargs)  # symbolic tensors depend on the ops themselves
+        except raised_here(Exception) as error:
+            hide_internal_frames(error)
+            raise
         inputs = [given.leaves[i] for i in entry.places]
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None

@@ -20,6 +20,7 @@ from eagerflow.nn.configured import Untracked, snake_case, unique
 from eagerflow.nn.module import Module
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.tensor import Tensor
+from eagerflow.tracebacks import hide_internal_frames
 from eagerflow.variable import Variable
 
 __all__ = ["BaseLayer", "is_ours", "weights_asked"]
@@ -208,7 +209,8 @@ class BaseLayer(Module):
         return f"{type(self).__name__} {self.name!r}"
 
     def _note(self, error: Exception) -> None:
-        """Record in an error the innermost layer that raised it."""
+        """Record in an error the innermost layer that raised it, and leave the users' frames."""
+        hide_internal_frames(error)
         if not getattr(error, "__notes__", None):
             error.add_note(f"in layer {self.name!r} ({type(self).__name__})")
 

@@ -6,12 +6,12 @@ import linecache
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 from eagerflow.cells import shell_here
 from eagerflow.dispatch import internal
 from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
+from eagerflow.tracebacks import users_frames
 
 MAX_CAUSES = 8
 _MAX_FRAMES = 200
@@ -73,21 +73,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without frames of eagerflow, and without those of IPython around a cell."""
-    kept: list[TracebackType] = []
-    while trace is not None:
-        frame = trace.tb_frame
-        is_shell = not kept and frame.f_globals.get("__name__", "").startswith("IPython.")
-        if not is_shell and not internal[frame.f_code.co_filename]:
-            kept.append(trace)
-        trace = trace.tb_next
-    made: TracebackType | None = None
-    for part in reversed(kept):
-        made = TracebackType(made, part.tb_frame, part.tb_lasti, part.tb_lineno)
-    return made
 
 
 def _user_line(error: BaseException, name_of: Callable[[str], str]) -> Iterator[Markup]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, EagerflowError
-from eagerflow.notebook.errors import users_frames
 from eagerflow.notebook.shell import kernel_shell, show
 from eagerflow.notebook.views import html
+from eagerflow.tracebacks import users_frames
 
 _ARGUMENTS = "_eagerflow_arguments"  # of the inspected call
 

@@ -61,6 +61,7 @@ LEVELS = {
                 "scopes",
                 "sources",
                 "tape",
+                "tracebacks",
                 "transforms",
             ],
             ["files", "graph", "notebook.bar", "notebook.markup", "notebook.shell"],
