@@ -406,7 +406,8 @@ class LateSignature(inspect.Signature):
 
 def signature_of(op: Op) -> inspect.Signature:
     """The kernel's signature without the namespace; optional tensors have names for callers."""
-    own = list(inspect.signature(op.kernel).parameters.values())[1:]
+    kernel, first = declared(op.kernel)
+    own = list(inspect.signature(kernel).parameters.values())[first:]
     for i in () if op.variadic else op.optional:
         own[i] = own[i].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -487,15 +488,22 @@ def register(kernel: Rule, facts: dict[str, Any]) -> Op:
     return op
 
 
+def declared(kernel: Any) -> tuple[Any, int]:
+    """The function with the parameters of an op, and the index of the first: 1 behind ``xp``."""
+    formula = getattr(kernel, "formula", None)
+    return (kernel, 1) if formula is None else (formula, 0)
+
+
 def _signature(
     kernel: Rule,
 ) -> tuple[tuple[str, ...], dict[str, Any], frozenset[int], bool]:
     # inspect.signature returns the same, ten times slower, and import time matters.
+    kernel, first = declared(kernel)
     code = kernel.__code__
     names = code.co_varnames
     total = code.co_argcount
     variadic = bool(code.co_flags & inspect.CO_VARARGS)
-    data = names[1 : code.co_posonlyargcount or 1]
+    data = names[first : code.co_posonlyargcount or first]
     keyword_only = names[total : total + code.co_kwonlyargcount]
     values = kernel.__defaults__ or ()
     defaults = dict(zip(names[total - len(values) : total], values, strict=True))
@@ -505,7 +513,7 @@ def _signature(
         data = (*data, names[total + code.co_kwonlyargcount])
     attributes = {
         name: defaults.get(name, REQUIRED)
-        for name in names[max(code.co_posonlyargcount, 1) : total] + keyword_only
+        for name in names[max(code.co_posonlyargcount, first) : total] + keyword_only
     }
     return data, attributes, optional, variadic
 

@@ -56,10 +56,12 @@ class OpsBackend(Backend):
 
     def body(self, op: Op, dtype: DType, formula: Any = None) -> Callable[..., Any]:
         """A function that computes an op with others: its formula, ``formula``, or its kernel."""
-        steps = op.scalar if callable(op.scalar) else formula
-        if op.family != "elementwise" or steps is None:
-            return self.bind(op, dtype)
-        found = partial(steps, instructions(self.xp))
+        found = getattr(op.kernel, "formula", None)
+        if found is None:
+            steps = op.scalar if callable(op.scalar) else formula
+            if op.family != "elementwise" or steps is None:
+                return self.bind(op, dtype)
+            found = partial(steps, instructions(self.xp))
         return partial(self._through_float32, found, dtype) if dtype in NARROW else found
 
 

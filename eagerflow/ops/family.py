@@ -39,7 +39,8 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import AxisError, DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, declared, register
+from eagerflow.ops.formula import Formula
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import TensorSpec, broadcast, normalize_axis, reduced_axes
 from eagerflow.tensor import Operators, Tensor
@@ -313,9 +314,10 @@ def elementwise(
 
     def decorate(kernel: Call) -> Call:
         name = facts.get("name") or kernel.__name__.strip("_")
-        code = kernel.__code__
-        arity = code.co_posonlyargcount - 1
-        has_attributes = code.co_argcount + code.co_kwonlyargcount > arity + 1
+        function, first = declared(kernel)
+        code = function.__code__
+        arity = code.co_posonlyargcount - first
+        has_attributes = code.co_argcount + code.co_kwonlyargcount > arity + first
         own: dict[str, Any] = {
             "partials": partials,
             "dtypes": dtypes,
@@ -347,15 +349,18 @@ def ufunc(**facts: Any) -> Callable[[Call], Call]:
     return decorate
 
 
-def pointwise(*, on_complex: Call | None = None, **facts: Any) -> Callable[[Call], Call]:
-    """An elementwise op defined by its formula, ``(s, x, /, **attributes)``.
+def pointwise(
+    *, on_complex: Call | None = None, instruction: str = "", **facts: Any
+) -> Callable[[Call], Call]:
+    """An elementwise op defined by its formula in public ops, ``(x, /, **attributes)``.
 
-    ``s`` has the scalar instructions (``codegen/instructions.py``). Kernels for NumPy and CuPy, in
-    place and tiled, machine code and regions are derived from it. ``on_complex(xp, x,
-    **attributes)`` replaces it for complex numbers.
+    Kernels for NumPy and CuPy, in place and tiled, machine code and regions are derived from it.
+    ``on_complex(xp, x, **attributes)`` replaces it for complex numbers, and a scalar
+    ``instruction`` in all generated code.
     """
 
-    def decorate(body: Call) -> Call:
+    def decorate(formula: Call) -> Call:
+        body = Formula(formula, instruction)
         own: dict[str, Any] = {
             "scalar": body,
             "overrides": {"numpy": on_numpy(body)},
@@ -364,8 +369,8 @@ def pointwise(*, on_complex: Call | None = None, **facts: Any) -> Callable[[Call
         }
         if on_complex is not None:
             own["overrides"]["complex"] = on_complex
-        if body.__defaults__:
-            own["direct"] = direct(body)
+        if formula.__defaults__:
+            own["direct"] = direct(formula, body)
         return elementwise(**own | facts)(body)
 
     return decorate

@@ -25,6 +25,7 @@ __all__ = [
     "reduced",
     "rows",
     "shaped",
+    "triples",
     "values",
 ]
 
@@ -145,6 +146,15 @@ def pairs(
         return found
 
     return samples
+
+
+def triples(low: float = -2, high: float = 2) -> Samples:
+    """Samples of a function of three arrays that broadcast."""
+    of_two = pairs(low, high)
+    return lambda rng, dtype: [
+        Sample((*sample.args, make(rng, dtype, sample.args[0].shape, low, high)))
+        for sample in of_two(rng, dtype)
+    ]
 
 
 def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: Any) -> Samples:

@@ -51,6 +51,8 @@ Step = tuple[str, tuple[Any, ...]]
 class _Anything:
     """Placeholder of all values, and of the instructions on them, while numbers are collected."""
 
+    dtype = np.dtype("float64")
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *operands: self
 

@@ -141,9 +141,9 @@ class UpdateKernel:
         return found
 
 
-def direct(body: generated.Body) -> Call:
-    """The fact ``direct`` of an op with this body and one attribute with a default."""
-    code, (default,) = body.__code__, body.__defaults__ or ()
+def direct(formula: Call, body: generated.Body) -> Call:
+    """The fact ``direct`` of an op with this formula, and one attribute with a default."""
+    code, (default,) = formula.__code__, formula.__defaults__ or ()
     name = code.co_varnames[code.co_argcount - 1]
     types = _TYPES[type(default)]
     kernel = on_numpy(body)

@@ -168,7 +168,7 @@ class Nadam(MeansOptimizer):
 
     def _next_product(self, step: Tensor) -> Tensor:
         """The product of the momenta of all steps up to this one."""
-        momentum = nadam_momentum(ops, step.astype("float32"), self.beta_1)
+        momentum = nadam_momentum(step.astype("float32"), self.beta_1)
         return self._product.value * momentum
 
     def shared_values(self, step: Tensor) -> Values:

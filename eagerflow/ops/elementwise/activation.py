@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.functions.parts import at_least, at_most, horner, two_product
 from eagerflow.dtypes import INEXACT, REAL, DType
 from eagerflow.errors import DTypeError
 from eagerflow.ops.creation.filled import zeros_like
-from eagerflow.ops.elementwise.arithmetic import abs
+from eagerflow.ops.elementwise.arithmetic import abs, reciprocal
 from eagerflow.ops.elementwise.comparison import greater, less, logical_and
-from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.exponential import exp, expm1, log1p
 from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
-from eagerflow.ops.elementwise.selection import minimum, where
+from eagerflow.ops.elementwise.parts import at_least, at_most, fma, horner, two_product
+from eagerflow.ops.elementwise.selection import maximum, minimum, where
+from eagerflow.ops.elementwise.special import erfc
 from eagerflow.ops.elementwise.trigonometric import tanh
 from eagerflow.ops.family import ErrorSample, Onnx, Sample, pointwise
 from eagerflow.ops.samples import clear_of, each, moved_from, pairs, reals, values
@@ -66,7 +67,7 @@ def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: x if x > 0 else 0),
 )
-def relu(s: Any, x: Any, /) -> Any:
+def relu(x: Any, /) -> Any:
     """Rectified linear unit: the larger of each element and 0.
 
     ``x`` is a real tensor of any shape. The derivative at 0 is 0. Raises DTypeError for bools
@@ -75,7 +76,7 @@ def relu(s: Any, x: Any, /) -> Any:
     >>> ef.relu(ef.tensor([-1.0, 0.0, 2.0]))
     Tensor([0., 0., 2.], float32, cpu:0)
     """
-    return s.maximum(x, 0)
+    return maximum(x, 0)
 
 
 @gradient_op(
@@ -84,7 +85,7 @@ def relu(s: Any, x: Any, /) -> Any:
     between=(-2, 2),
     samples=_off_kinks_pairs,
 )
-def relu_gradient(s: Any, value: Any, g: Any, /) -> Any:
+def relu_gradient(value: Any, g: Any, /) -> Any:
     """The gradient of a relu with result ``value``: g where that is positive, 0 elsewhere.
 
     ``value`` and ``g`` are real tensors that broadcast.
@@ -92,7 +93,7 @@ def relu_gradient(s: Any, value: Any, g: Any, /) -> Any:
     >>> relu_gradient(ef.tensor([0.0, 2.0]), ef.tensor([3.0, 3.0]))
     Tensor([0., 3.], float32, cpu:0)
     """
-    return s.select(s.greater(value, 0), g, 0)
+    return where(value > 0, g, 0)
 
 
 @pointwise(
@@ -102,7 +103,7 @@ def relu_gradient(s: Any, value: Any, g: Any, /) -> Any:
     samples=_off_kinks(-2, 8),
     reference=each(lambda x: 0 if x < 0 else 6 if x > 6 else x),
 )
-def relu6(s: Any, x: Any, /) -> Any:
+def relu6(x: Any, /) -> Any:
     """Rectified linear unit that ends at 6: min(max(x, 0), 6).
 
     ``x`` is a real tensor of any shape. The derivative at 0 and 6 is 0. Source: Howard et
@@ -111,7 +112,7 @@ def relu6(s: Any, x: Any, /) -> Any:
     >>> ef.relu6(ef.tensor([-1.0, 2.0, 8.0]))
     Tensor([0., 2., 6.], float32, cpu:0)
     """
-    return s.minimum(s.maximum(x, 0), 6)
+    return minimum(maximum(x, 0), 6)
 
 
 # Leaky and exponential units ---------------------------------------------------------------------
@@ -154,7 +155,7 @@ def _pairs_with_number(name: str, other: float) -> Any:
     onnx=Onnx("LeakyRelu", {"negative_slope": "alpha"}),
     reference=each(lambda x, negative_slope: x if x > 0 else negative_slope * x),
 )
-def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: Any, /, negative_slope: float = 0.01) -> Any:
     """Rectified linear unit with a small slope for negative numbers.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. ``negative_slope``
@@ -164,7 +165,7 @@ def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
     >>> ef.leaky_relu(ef.tensor([-1.0, 2.0]), negative_slope=0.1)
     Tensor([-0.1,  2. ], float32, cpu:0)
     """
-    return s.add(s.maximum(x, 0), s.multiply(s.minimum(x, 0), negative_slope))
+    return maximum(x, 0) + minimum(x, 0) * negative_slope
 
 
 @gradient_op(
@@ -173,7 +174,7 @@ def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
     between=(-2, 2),
     samples=_pairs_with_number("negative_slope", 0.2),
 )
-def leaky_relu_gradient(s: Any, x: Any, g: Any, /, negative_slope: float = 0.01) -> Any:
+def leaky_relu_gradient(x: Any, g: Any, /, negative_slope: float = 0.01) -> Any:
     """The gradient of leaky_relu with respect to ``x``: g, times the slope where x is not positive.
 
     ``x`` and ``g`` are real tensors that broadcast.
@@ -181,11 +182,11 @@ def leaky_relu_gradient(s: Any, x: Any, g: Any, /, negative_slope: float = 0.01)
     >>> leaky_relu_gradient(ef.tensor([-1.0, 2.0]), ef.tensor([1.0, 1.0]), 0.1)
     Tensor([0.1, 1. ], float32, cpu:0)
     """
-    return s.select(s.greater(x, 0), g, s.multiply(g, negative_slope))
+    return where(x > 0, g, g * negative_slope)
 
 
-def _elu(s: Any, x: Any, alpha: float) -> Any:
-    return s.add(s.maximum(x, 0), s.multiply(s.expm1(s.minimum(x, 0)), alpha))
+def _elu(x: Any, alpha: float) -> Any:
+    return maximum(x, 0) + expm1(minimum(x, 0)) * alpha
 
 
 @pointwise(
@@ -194,7 +195,7 @@ def _elu(s: Any, x: Any, alpha: float) -> Any:
     onnx=Onnx("Elu"),
     reference=each(lambda x, alpha: x if x > 0 else alpha * math.expm1(x)),
 )
-def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
+def elu(x: Any, /, alpha: float = 1.0) -> Any:
     """Exponential linear unit: x where it is positive, alpha·(exp(x) - 1) elsewhere.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. ``alpha`` is where
@@ -204,7 +205,7 @@ def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
     >>> ef.elu(ef.tensor([-1.0, 2.0]))
     Tensor([-0.6321,  2.    ], float32, cpu:0)
     """
-    return _elu(s, x, alpha)
+    return _elu(x, alpha)
 
 
 @gradient_op(
@@ -213,7 +214,7 @@ def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
     between=(-2, 2),
     samples=_pairs_with_number("alpha", 0.5),
 )
-def elu_gradient(s: Any, x: Any, g: Any, /, alpha: float = 1.0) -> Any:
+def elu_gradient(x: Any, g: Any, /, alpha: float = 1.0) -> Any:
     """The gradient of elu with respect to ``x``: g, times alpha·exp(x) where x is not positive.
 
     ``x`` and ``g`` are real tensors that broadcast.
@@ -221,8 +222,8 @@ def elu_gradient(s: Any, x: Any, g: Any, /, alpha: float = 1.0) -> Any:
     >>> elu_gradient(ef.tensor([0.0, 2.0]), ef.tensor([1.0, 1.0]), 0.5)
     Tensor([0.5, 1. ], float32, cpu:0)
     """
-    above = s.greater(x, 0)
-    return chain_rule(s, g, s.select(above, 1, s.multiply(s.exp(s.select(above, 0, x)), alpha)))
+    above = x > 0
+    return chain_rule(g, where(above, 1, exp(where(above, 0, x)) * alpha))
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -235,7 +236,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * math.expm1(x))),
 )
-def selu(s: Any, x: Any, /) -> Any:
+def selu(x: Any, /) -> Any:
     """Exponential linear unit scaled so that activations tend to mean 0 and variance 1.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. The constants are
@@ -244,14 +245,14 @@ def selu(s: Any, x: Any, /) -> Any:
     >>> ef.selu(ef.tensor([-1.0, 2.0]))
     Tensor([-1.1113,  2.1014], float32, cpu:0)
     """
-    return s.multiply(_elu(s, x, _SELU_ALPHA), _SELU_SCALE)
+    return _elu(x, _SELU_ALPHA) * _SELU_SCALE
 
 
 # Hard forms and softsign -------------------------------------------------------------------------
 
 
-def _hard(s: Any, x: Any) -> Any:
-    return s.multiply(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6)
+def _hard(x: Any) -> Any:
+    return minimum(maximum(x + 3, 0), 6) * (1 / 6)
 
 
 @pointwise(
@@ -261,7 +262,7 @@ def _hard(s: Any, x: Any) -> Any:
     samples=_off_kinks(-5, 5),
     reference=each(lambda x: 0 if x < -3 else 1 if x > 3 else (x + 3) / 6),
 )
-def hard_sigmoid(s: Any, x: Any, /) -> Any:
+def hard_sigmoid(x: Any, /) -> Any:
     """The logistic function in three straight pieces: relu6(x + 3) / 6.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. The derivative at -3
@@ -270,7 +271,7 @@ def hard_sigmoid(s: Any, x: Any, /) -> Any:
     >>> ef.hard_sigmoid(ef.tensor([-4.0, 0.0, 3.0]))
     Tensor([0. , 0.5, 1. ], float32, cpu:0)
     """
-    return _hard(s, x)
+    return _hard(x)
 
 
 def _hard_silu_slope(x: Any) -> Any:
@@ -285,7 +286,7 @@ def _hard_silu_slope(x: Any) -> Any:
     samples=_off_kinks(-5, 5),
     reference=each(lambda x: 0 if x < -3 else x if x > 3 else x * (x + 3) / 6),
 )
-def hard_silu(s: Any, x: Any, /) -> Any:
+def hard_silu(x: Any, /) -> Any:
     """Each element times its hard sigmoid, also called hard swish.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. The derivative is 0 at
@@ -294,7 +295,7 @@ def hard_silu(s: Any, x: Any, /) -> Any:
     >>> ef.hard_silu(ef.tensor([-4.0, 1.0, 4.0]))
     Tensor([-0.    ,  0.6667,  4.    ], float32, cpu:0)
     """
-    return s.multiply(x, _hard(s, x))
+    return x * _hard(x)
 
 
 def _softsign_slope(x: Any) -> Any:
@@ -308,7 +309,7 @@ def _softsign_slope(x: Any) -> Any:
     onnx=Onnx("Softsign"),
     reference=each(lambda x: x / (1 + max(x, -x))),
 )
-def softsign(s: Any, x: Any, /) -> Any:
+def softsign(x: Any, /) -> Any:
     """Each element divided by 1 plus its absolute value; the results lie between -1 and 1.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -317,7 +318,7 @@ def softsign(s: Any, x: Any, /) -> Any:
     >>> ef.softsign(ef.tensor([-1.0, 3.0]))
     Tensor([-0.5 ,  0.75], float32, cpu:0)
     """
-    return s.divide(x, s.add(s.abs(x), 1))
+    return x / (abs(x) + 1)
 
 
 _FAR = 800.0  # beyond, derivatives are 0 or 1, and x may as well be that
@@ -340,12 +341,13 @@ def _complex_sigmoid(xp: Namespace, x: Any) -> Any:
 @pointwise(
     **differentiated_by(lambda: sigmoid_gradient, "y"),
     dtypes=INEXACT,
+    instruction="sigmoid",
     on_complex=_complex_sigmoid,
     onnx=Onnx("Sigmoid"),
     samples=reals(-4, 4),
     reference=each(_logistic),
 )
-def sigmoid(s: Any, x: Any, /) -> Any:
+def sigmoid(x: Any, /) -> Any:
     """Logistic function of each element: 1 / (1 + exp(-x)).
 
     ``x`` is a tensor of any shape; integers are taken as float32. Large numbers of either sign
@@ -354,7 +356,7 @@ def sigmoid(s: Any, x: Any, /) -> Any:
     >>> ef.sigmoid(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([0.5, 1. , 0. ], float32, cpu:0)
     """
-    return s.sigmoid(x)
+    return 1 / (exp(-x) + 1)
 
 
 @gradient_op(
@@ -363,7 +365,7 @@ def sigmoid(s: Any, x: Any, /) -> Any:
     between=(0.1, 0.9),
     dtypes=INEXACT,
 )
-def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
+def sigmoid_gradient(value: Any, g: Any, /) -> Any:
     """The gradient of a sigmoid with result ``value``: g·value·(1 - value).
 
     ``value`` and ``g`` are tensors that broadcast; complex values are passed conjugated.
@@ -371,7 +373,7 @@ def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     >>> sigmoid_gradient(ef.tensor([0.5, 1.0]), ef.tensor([2.0, 2.0]))
     Tensor([0.5, 0. ], float32, cpu:0)
     """
-    return chain_rule(s, g, s.multiply(value, s.subtract(1, value)))
+    return chain_rule(g, value * (1 - value))
 
 
 # softplus and log_sigmoid ------------------------------------------------------------------------
@@ -383,7 +385,7 @@ def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(1 + math.exp(x))),
 )
-def softplus(s: Any, x: Any, /) -> Any:
+def softplus(x: Any, /) -> Any:
     """Smooth form of max(x, 0): log(1 + exp(x)), without overflow.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -392,7 +394,7 @@ def softplus(s: Any, x: Any, /) -> Any:
     >>> ef.softplus(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([6.9315e-01, 1.0000e+03, 0.0000e+00], float32, cpu:0)
     """
-    return s.add(s.maximum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
+    return maximum(x, 0) + log1p(exp(-abs(x)))
 
 
 @pointwise(
@@ -400,7 +402,7 @@ def softplus(s: Any, x: Any, /) -> Any:
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(_logistic(x))),
 )
-def log_sigmoid(s: Any, x: Any, /) -> Any:
+def log_sigmoid(x: Any, /) -> Any:
     """Logarithm of the logistic function of each element, without overflow.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -409,13 +411,13 @@ def log_sigmoid(s: Any, x: Any, /) -> Any:
     >>> ef.log_sigmoid(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([-6.9315e-01,  0.0000e+00, -1.0000e+03], float32, cpu:0)
     """
-    return s.subtract(s.minimum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
+    return minimum(x, 0) - log1p(exp(-abs(x)))
 
 
 @gradient_op(
     second_derivative=lambda x: sigmoid(x) * sigmoid(-x), derivative=_logistic, between=(-4, 4)
 )
-def softplus_gradient(s: Any, x: Any, g: Any, /) -> Any:
+def softplus_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of softplus with respect to ``x``: g·σ(x).
 
     ``x`` and ``g`` are real tensors that broadcast.
@@ -423,7 +425,7 @@ def softplus_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> softplus_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([2.0, 2.0]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    return chain_rule(s, g, s.sigmoid(x))
+    return chain_rule(g, sigmoid(x))
 
 
 @gradient_op(
@@ -431,7 +433,7 @@ def softplus_gradient(s: Any, x: Any, g: Any, /) -> Any:
     derivative=lambda x: _logistic(-x),
     between=(-4, 4),
 )
-def log_sigmoid_gradient(s: Any, x: Any, g: Any, /) -> Any:
+def log_sigmoid_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of log_sigmoid with respect to ``x``: g·σ(-x).
 
     ``x`` and ``g`` are real tensors that broadcast.
@@ -439,7 +441,7 @@ def log_sigmoid_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> log_sigmoid_gradient(ef.tensor([0.0, -1000.0]), ef.tensor([2.0, 2.0]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    return chain_rule(s, g, s.sigmoid(s.negative(x)))
+    return chain_rule(g, sigmoid(-x))
 
 
 # silu --------------------------------------------------------------------------------------------
@@ -450,7 +452,7 @@ def log_sigmoid_gradient(s: Any, x: Any, g: Any, /) -> Any:
     samples=reals(-4, 4),
     reference=each(lambda x: x * _logistic(x)),
 )
-def silu(s: Any, x: Any, /) -> Any:
+def silu(x: Any, /) -> Any:
     """Each element times its logistic function, also called swish.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Source: Elfwing et
@@ -459,7 +461,7 @@ def silu(s: Any, x: Any, /) -> Any:
     >>> ef.silu(ef.tensor([0.0, 1.0, -1000.0]))
     Tensor([ 0.    ,  0.7311, -0.    ], float32, cpu:0)
     """
-    return s.divide(x, s.add(s.exp(s.negative(x)), 1))
+    return x / (exp(-x) + 1)
 
 
 def _silu_curvature(x: Any) -> Any:
@@ -473,7 +475,7 @@ def _silu_curvature(x: Any) -> Any:
     derivative=lambda x: _logistic(x) * (1 + x * (1 - _logistic(x))),
     between=(-1, 4),
 )
-def silu_gradient(s: Any, x: Any, g: Any, /) -> Any:
+def silu_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of silu with respect to ``x``: g·σ(x)·(1 + x·(1 - σ(x))).
 
     ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
@@ -482,9 +484,9 @@ def silu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> silu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 1.8553], float32, cpu:0)
     """
-    x = at_most(s, at_least(s, x, -_FAR), _FAR)
-    share = s.reciprocal(s.add(s.exp(s.negative(x)), 1))
-    return chain_rule(s, g, s.multiply(share, s.fma(s.subtract(1, share), x, 1)))
+    x = at_most(at_least(x, -_FAR), _FAR)
+    share = reciprocal(exp(-x) + 1)
+    return chain_rule(g, share * fma(1 - share, x, 1))
 
 
 # mish --------------------------------------------------------------------------------------------
@@ -510,7 +512,7 @@ def _mish_curvature(x: Any) -> Any:
     ulp=6,
     reference=each(lambda x: x * math.tanh(math.log1p(math.exp(x)))),
 )
-def mish(s: Any, x: Any, /) -> Any:
+def mish(x: Any, /) -> Any:
     """Each element times the hyperbolic tangent of its softplus.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Source: Misra,
@@ -519,15 +521,15 @@ def mish(s: Any, x: Any, /) -> Any:
     >>> ef.mish(ef.tensor([0.0, 1.0, 1000.0]))
     Tensor([0.000e+00, 8.651e-01, 1.000e+03], float32, cpu:0)
     """
-    e = s.exp(s.minimum(x, 20))
-    n = s.multiply(e, s.add(e, 2))
-    return s.multiply(x, s.divide(n, s.add(n, 2)))
+    e = exp(minimum(x, 20))
+    n = e * (e + 2)
+    return x * (n / (n + 2))
 
 
 @gradient_op(
     second_derivative=_mish_curvature, derivative=_mish_derivative_of_number, between=(-1, 4)
 )
-def mish_gradient(s: Any, x: Any, g: Any, /) -> Any:
+def mish_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of mish with respect to ``x``: ``g`` times the derivative at each element.
 
     ``x`` and ``g`` are real tensors that broadcast. For negative numbers the derivative's error
@@ -536,11 +538,11 @@ def mish_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> mish_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.6, 2. ], float32, cpu:0)
     """
-    x = at_most(s, at_least(s, x, -_FAR), 20)
-    e = s.exp(x)
-    less = s.divide(2, s.add(s.multiply(e, s.add(e, 2)), 2))
-    changed = s.multiply(s.multiply(less, s.subtract(2, less)), s.divide(e, s.add(e, 1)))
-    return chain_rule(s, g, s.fma(changed, x, s.subtract(1, less)))
+    x = at_most(at_least(x, -_FAR), 20)
+    e = exp(x)
+    less = 2 / (e * (e + 2) + 2)
+    changed = less * (2 - less) * (e / (e + 1))
+    return chain_rule(g, fma(changed, x, 1 - less))
 
 
 # gelu: times the distribution function of the standard normal, or nearly so -----------------------
@@ -575,37 +577,37 @@ _SCALED_BELOW = (
 _GELU_FAR = {"float32": 20.0, "float64": 40.0}
 
 
-def _exponential_of_tanh_form(s: Any, x: Any) -> Any:
+def _exponential_of_tanh_form(x: Any) -> Any:
     """exp(-2u)."""
-    return s.exp(s.multiply(x, s.fma(s.multiply(x, x), -_CUBIC, -_LINEAR)))
+    return exp(x * fma(x * x, -_CUBIC, -_LINEAR))
 
 
-def _bounded(s: Any, x: Any) -> Any:
+def _bounded(x: Any) -> Any:
     far = _GELU_FAR[str(x.dtype)]
-    return at_most(s, at_least(s, x, -far), far)
+    return at_most(at_least(x, -far), far)
 
 
-def _density_and_share(s: Any, x: Any) -> tuple[Any, Any]:
+def _density_and_share(x: Any) -> tuple[Any, Any]:
     """exp(-x²/2), which is √(2π)·φ(x), and Φ(x); in float32 both take one exponential."""
-    square, lost = two_product(s, x, x)
-    power = s.exp(s.multiply(square, -0.5))
-    power = s.fma(power, s.multiply(lost, -0.5), power)
+    square, lost = two_product(x, x)
+    power = exp(square * -0.5)
+    power = fma(power, lost * -0.5, power)
     if x.dtype == "float64":
-        return power, s.multiply(s.erfc(s.multiply(x, -_ROOT_HALF)), 0.5)
-    size = s.multiply(s.abs(x), _ROOT_HALF)
-    above, below = (horner(s, size, c) for c in (_SCALED_ABOVE, _SCALED_BELOW))
-    tail = s.multiply(s.divide(s.multiply(above, 0.5), below), power)
-    return power, s.select(s.greater(x, 0), s.subtract(1, tail), tail)
+        return power, erfc(x * -_ROOT_HALF) * 0.5
+    size = abs(x) * _ROOT_HALF
+    above, below = (horner(size, c) for c in (_SCALED_ABOVE, _SCALED_BELOW))
+    tail = above * 0.5 / below * power
+    return power, where(x > 0, 1 - tail, tail)
 
 
-def _derivative(s: Any, x: Any, approximate: bool) -> Any:
-    x = _bounded(s, x)
+def _derivative(x: Any, approximate: bool) -> Any:
+    x = _bounded(x)
     if not approximate:
-        power, share = _density_and_share(s, x)
-        return s.fma(s.multiply(x, _DENSITY), power, share)
-    share = s.reciprocal(s.add(_exponential_of_tanh_form(s, x), 1))
-    slope = s.multiply(s.fma(s.multiply(x, x), 3 * _CUBIC, _LINEAR), x)
-    return s.multiply(share, s.fma(slope, s.subtract(1, share), 1))
+        power, share = _density_and_share(x)
+        return fma(x * _DENSITY, power, share)
+    share = reciprocal(_exponential_of_tanh_form(x) + 1)
+    slope = fma(x * x, 3 * _CUBIC, _LINEAR) * x
+    return share * fma(slope, 1 - share, 1)
 
 
 def _both_forms(rng: np.random.Generator, dtype: DType, low: float = -3) -> list[Sample]:
@@ -642,7 +644,7 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
     ulp=16,
     reference=each(_gelu_of_number),
 )
-def gelu(s: Any, x: Any, /, approximate: bool = True) -> Any:
+def gelu(x: Any, /, approximate: bool = True) -> Any:
     """Each element times the probability that a standard normal variable is smaller.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. ``approximate=True``
@@ -657,8 +659,8 @@ def gelu(s: Any, x: Any, /, approximate: bool = True) -> Any:
     Tensor([-0.1587,  0.    ,  1.9545], float32, cpu:0)
     """
     if approximate:
-        return s.divide(x, s.add(_exponential_of_tanh_form(s, x), 1))
-    return s.multiply(x, _density_and_share(s, _bounded(s, x))[1])
+        return x / (_exponential_of_tanh_form(x) + 1)
+    return x * _density_and_share(_bounded(x))[1]
 
 
 def _gelu_curvature(x: Any, approximate: bool) -> Any:
@@ -681,7 +683,7 @@ def _gradient(x: Any, g: Any, approximate: bool) -> Any:
     derivative=lambda x: _gelu_derivative_of_number(x, True),
     between=(-0.5, 3),
 )
-def tanh_gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
+def tanh_gelu_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of the tanh form of gelu: ``g`` times its derivative at ``x``.
 
     ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
@@ -690,7 +692,7 @@ def tanh_gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> tanh_gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 2.1659], float32, cpu:0)
     """
-    return chain_rule(s, g, _derivative(s, x, True))
+    return chain_rule(g, _derivative(x, True))
 
 
 @gradient_op(
@@ -698,7 +700,7 @@ def tanh_gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     derivative=lambda x: _gelu_derivative_of_number(x, False),
     between=(-0.5, 3),
 )
-def gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
+def gelu_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of gelu in its exact form: ``g`` times its derivative at ``x``.
 
     ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
@@ -707,4 +709,4 @@ def gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 2.1666], float32, cpu:0)
     """
-    return chain_rule(s, g, _derivative(s, x, False))
+    return chain_rule(g, _derivative(x, False))

@@ -1,9 +1,9 @@
 """Gradients of elementwise functions as ops: the derivative times the result's gradient.
 
     @gradient_op(second_derivative=lambda x: ..., derivative=lambda x: ..., between=(-1, 4))
-    def silu_gradient(s, x, g, /):
+    def silu_gradient(x, g, /):
         \"\"\"The gradient of silu: ...\"\"\"
-        return chain_rule(s, g, derivative)
+        return chain_rule(g, derivative)
 
 One pass over memory replaces two for the derivative and the product. A gradient of 0 stays 0, also
 where the derivative is infinite or NaN.
@@ -16,8 +16,11 @@ from typing import Any
 
 from eagerflow.dtypes import is_complex
 from eagerflow.op import Missing
+from eagerflow.ops.elementwise.arithmetic import multiply
+from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import pointwise
 from eagerflow.ops.samples import each, pairs
 
@@ -26,9 +29,9 @@ __all__ = ["GradientOp", "chain_rule", "differentiated_by", "gradient_op"]
 Call = Callable[..., Any]
 
 
-def chain_rule(s: Any, g: Any, derivative: Any) -> Any:
-    """``g`` times a derivative, in scalar instructions."""
-    return s.select(s.equal(g, 0), g, s.multiply(g, derivative))
+def chain_rule(g: Any, derivative: Any) -> Any:
+    """``g`` times a derivative; 0 stays 0."""
+    return where(equal(g, 0), g, multiply(g, derivative))
 
 
 def gradient_op(
@@ -38,15 +41,15 @@ def gradient_op(
     between: tuple[float, float],
     **facts: Any,
 ) -> Callable[[Call], Call]:
-    """An op ``(s, x, g, /, **attributes)``: g times the derivative of a function of x.
+    """An op ``(x, g, /, **attributes)``: g times the derivative of a function of x.
 
     ``derivative(x)`` is that of a Python number, ``second_derivative(x)`` that of a Tensor. Samples
     of x are ``between`` two numbers. All of them take the op's attributes.
     """
 
-    def decorate(body: Call) -> Call:
+    def decorate(formula: Call) -> Call:
         own: dict[str, Any] = {
-            "saves": f"{body.__code__.co_varnames[1]} g",
+            "saves": f"{formula.__code__.co_varnames[0]} g",
             "samples": pairs(*between, -2, 2),
             "reference": each(lambda x, g, **more: g * derivative(x, **more)),
             "ulp": 8,
@@ -58,7 +61,7 @@ def gradient_op(
                 lambda _, x, g, **more: call(x, 1.0, **more),
             ),
             **own,
-        )(body)
+        )(formula)
         return call
 
     return decorate

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eagerflow.ops.elementwise.powers import power, sqrt
+from eagerflow.ops.elementwise.selection import maximum, minimum
 from eagerflow.ops.nn.optimizer_updates import _decayed, _weighted
 from eagerflow.ops.nn.update_family import update
 
@@ -32,7 +34,6 @@ def _rmsprop_one(
 
 
 def _rmsprop(
-    s: Any,
     parameter: Any,
     gradient: Any,
     square: Any,
@@ -45,15 +46,15 @@ def _rmsprop(
     momentum: float = 0.0,
 ) -> Any:
     """The new values of the arguments that are not None."""
-    p = _decayed(s, parameter, rate, weight_decay)
-    spread = square = _weighted(s, square, s.multiply(gradient, gradient), rho)
+    p = _decayed(parameter, rate, weight_decay)
+    spread = square = _weighted(square, gradient * gradient, rho)
     if mean is not None:
-        mean = _weighted(s, mean, gradient, rho)
-        spread = s.subtract(square, s.multiply(mean, mean))
-    step = s.divide(s.multiply(gradient, rate), s.sqrt(s.add(spread, epsilon)))
+        mean = _weighted(mean, gradient, rho)
+        spread = square - mean * mean
+    step = gradient * rate / sqrt(spread + epsilon)
     if velocity is not None:
-        step = velocity = s.add(s.multiply(velocity, momentum), step)
-    new = (s.subtract(p, step), square, velocity, mean)
+        step = velocity = velocity * momentum + step
+    new = p - step, square, velocity, mean
     return tuple(value for value in new if value is not None)
 
 
@@ -62,7 +63,6 @@ _WIDE: dict[str, Any] = {"epsilon": 8.0}  # or random squares would be smaller t
 
 @update(_rmsprop_one, 2, {}, {"rho": 0.5, "epsilon": 1e-3}, {"weight_decay": 0.01}, ulp=16)
 def rmsprop_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     square: Any,
@@ -75,12 +75,11 @@ def rmsprop_update(
 ) -> Any:
     """One step of RMSprop, as ``(parameter, square)``; Hinton, 2012."""
     state = parameter, gradient, square, None, None
-    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay)
+    return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay)
 
 
 @update(_rmsprop_one, 3, {}, {"rho": 0.5, "momentum": 0.1}, {"weight_decay": 0.01}, ulp=16)
 def rmsprop_momentum_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     square: Any,
@@ -95,7 +94,7 @@ def rmsprop_momentum_update(
 ) -> Any:
     """One step of RMSprop with momentum, as ``(parameter, square, velocity)``."""
     state = parameter, gradient, square, velocity, None
-    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay, momentum)
+    return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay, momentum)
 
 
 def _centered_one(*given: float, **attributes: Any) -> tuple[float, ...]:
@@ -104,7 +103,6 @@ def _centered_one(*given: float, **attributes: Any) -> tuple[float, ...]:
 
 @update(_centered_one, 3, _WIDE, {"rho": 0.5} | _WIDE, {"weight_decay": 0.01} | _WIDE, ulp=16)
 def rmsprop_centered_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     square: Any,
@@ -118,12 +116,11 @@ def rmsprop_centered_update(
 ) -> Any:
     """One step of RMSprop that scales by the variance, as ``(parameter, square, mean)``."""
     state = parameter, gradient, square, None, mean
-    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay)
+    return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay)
 
 
 @update(_centered_one, 4, _WIDE, {"momentum": 0.1} | _WIDE, {"weight_decay": 0.01} | _WIDE, ulp=16)
 def rmsprop_centered_momentum_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     square: Any,
@@ -139,7 +136,7 @@ def rmsprop_centered_momentum_update(
 ) -> Any:
     """One step of RMSprop with both, as ``(parameter, square, velocity, mean)``."""
     state = parameter, gradient, square, velocity, mean
-    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay, momentum)
+    return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay, momentum)
 
 
 # Sums of squares ---------------------------------------------------------------------------------
@@ -154,7 +151,6 @@ def _adagrad(
 
 @update(_adagrad, 2, {}, {"epsilon": 1e-2}, {"weight_decay": 0.01}, ulp=16)
 def adagrad_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     total: Any,
@@ -165,10 +161,10 @@ def adagrad_update(
     weight_decay: float = 0.0,
 ) -> Any:
     """One step of Adagrad, as ``(parameter, total)``; Duchi and others, 2011."""
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    total = s.add(total, s.multiply(gradient, gradient))
-    root = s.sqrt(s.add(total, epsilon))
-    return s.subtract(p, s.divide(s.multiply(gradient, learning_rate), root)), total
+    p = _decayed(parameter, learning_rate, weight_decay)
+    total = total + gradient * gradient
+    root = sqrt(total + epsilon)
+    return p - gradient * learning_rate / root, total
 
 
 def _adadelta(
@@ -189,7 +185,6 @@ def _adadelta(
 
 @update(_adadelta, 3, {}, {"rho": 0.5, "epsilon": 1e-2}, {"weight_decay": 0.01}, ulp=16)
 def adadelta_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     square: Any,
@@ -205,12 +200,12 @@ def adadelta_update(
 
     ``moved`` is the running mean of the squares of steps.
     """
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    square = _weighted(s, square, s.multiply(gradient, gradient), rho)
-    root = s.sqrt(s.add(moved, epsilon))
-    delta = s.divide(s.multiply(root, gradient), s.sqrt(s.add(square, epsilon)))
-    moved = _weighted(s, moved, s.multiply(delta, delta), rho)
-    return s.subtract(p, s.multiply(delta, learning_rate)), square, moved
+    p = _decayed(parameter, learning_rate, weight_decay)
+    square = _weighted(square, gradient * gradient, rho)
+    root = sqrt(moved + epsilon)
+    delta = root * gradient / sqrt(square + epsilon)
+    moved = _weighted(moved, delta * delta, rho)
+    return p - delta * learning_rate, square, moved
 
 
 def _ftrl(
@@ -235,9 +230,9 @@ def _ftrl(
     return (pull - linear) / curve, new, linear
 
 
-def _power(s: Any, total: Any, exponent: float) -> Any:
+def _power(total: Any, exponent: float) -> Any:
     """A sum of squares to the power of -exponent, which is usually a root."""
-    return s.sqrt(total) if exponent == -0.5 else s.power(total, -exponent)
+    return sqrt(total) if exponent == -0.5 else power(total, -exponent)
 
 
 @update(
@@ -253,7 +248,6 @@ def _power(s: Any, total: Any, exponent: float) -> Any:
     ulp=400,  # near the bound of l1 the result is a small difference
 )
 def ftrl_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     total: Any,
@@ -269,14 +263,14 @@ def ftrl_update(
     weight_decay: float = 0.0,
 ) -> Any:
     """One step of FTRL, as ``(parameter, total, linear)``; McMahan and others, 2013."""
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    new = s.add(total, s.multiply(gradient, gradient))
-    after, before = _power(s, new, learning_rate_power), _power(s, total, learning_rate_power)
-    grown = s.divide(s.subtract(after, before), learning_rate)
-    pull = s.add(gradient, s.multiply(p, 2 * l2_shrinkage_regularization_strength))
-    linear = s.add(linear, s.subtract(pull, s.multiply(grown, p)))
-    least = s.add(2 * l2_regularization_strength, s.divide(beta, learning_rate))
-    curve = s.add(s.divide(after, learning_rate), least)
+    p = _decayed(parameter, learning_rate, weight_decay)
+    new = total + gradient * gradient
+    after, before = _power(new, learning_rate_power), _power(total, learning_rate_power)
+    grown = (after - before) / learning_rate
+    pull = gradient + p * (2 * l2_shrinkage_regularization_strength)
+    linear = linear + (pull - grown * p)
+    least = 2 * l2_regularization_strength + beta / learning_rate
+    curve = after / learning_rate + least
     l1 = l1_regularization_strength
-    clipped = s.maximum(s.minimum(linear, l1), -l1)
-    return s.divide(s.subtract(clipped, linear), curve), new, linear
+    clipped = maximum(minimum(linear, l1), -l1)
+    return (clipped - linear) / curve, new, linear

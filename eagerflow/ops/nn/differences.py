@@ -10,8 +10,9 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import DTypeError
 from eagerflow.ops.elementwise.arithmetic import abs, copysign, sign
 from eagerflow.ops.elementwise.comparison import greater_equal
+from eagerflow.ops.elementwise.powers import square
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.elementwise.selection import minimum, where
 from eagerflow.ops.family import ErrorSample, pointwise
 from eagerflow.ops.samples import Sample, each, pairs
 from eagerflow.spec import TensorSpec, broadcast
@@ -40,7 +41,7 @@ def _apart(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     lambda d: d * 2,
     reference=each(lambda a, b: (a - b) ** 2),
 )
-def squared_difference(s: Any, x1: Any, x2: Any, /) -> Any:
+def squared_difference(x1: Any, x2: Any, /) -> Any:
     """The square of x1 - x2, element by element.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
@@ -49,7 +50,7 @@ def squared_difference(s: Any, x1: Any, x2: Any, /) -> Any:
     >>> squared_difference(ef.tensor([1.0, 5.0]), 2.0)
     Tensor([1., 9.], float32, cpu:0)
     """
-    return s.square(s.subtract(x1, x2))
+    return square(x1 - x2)
 
 
 @_difference(
@@ -57,7 +58,7 @@ def squared_difference(s: Any, x1: Any, x2: Any, /) -> Any:
     samples=_apart,
     reference=each(lambda a, b: max(a - b, b - a)),
 )
-def absolute_difference(s: Any, x1: Any, x2: Any, /) -> Any:
+def absolute_difference(x1: Any, x2: Any, /) -> Any:
     """The absolute value of x1 - x2, element by element.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
@@ -67,7 +68,7 @@ def absolute_difference(s: Any, x1: Any, x2: Any, /) -> Any:
     >>> absolute_difference(ef.tensor([1.0, 5.0]), 2.0)
     Tensor([1., 3.], float32, cpu:0)
     """
-    return s.abs(s.subtract(x1, x2))
+    return abs(x1 - x2)
 
 
 def _huber_spec(x1: Any, x2: Any, delta: Any) -> TensorSpec:
@@ -97,7 +98,7 @@ def _huber_of(a: float, b: float, delta: float) -> float:
     ],
     reference=each(_huber_of),
 )
-def huber_difference(s: Any, x1: Any, x2: Any, /, delta: float = 1.0) -> Any:
+def huber_difference(x1: Any, x2: Any, /, delta: float = 1.0) -> Any:
     """Half the square of x1 - x2 where that is small, and linear from ``delta`` on.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
@@ -106,6 +107,6 @@ def huber_difference(s: Any, x1: Any, x2: Any, /, delta: float = 1.0) -> Any:
     >>> huber_difference(ef.tensor([1.0, 3.0]), 0.0)
     Tensor([0.5, 2.5], float32, cpu:0)
     """
-    distance = s.abs(s.subtract(x1, x2))
-    inner = s.minimum(distance, delta)
-    return s.multiply(inner, s.subtract(distance, s.multiply(inner, 0.5)))
+    distance = abs(x1 - x2)
+    inner = minimum(distance, delta)
+    return inner * (distance - inner * 0.5)

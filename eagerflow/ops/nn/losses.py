@@ -13,8 +13,10 @@ from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
-from eagerflow.ops.elementwise.arithmetic import negative
+from eagerflow.ops.elementwise.arithmetic import abs, negative
+from eagerflow.ops.elementwise.exponential import exp, log1p
 from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
@@ -398,7 +400,7 @@ def _loss_of(x: float, z: float) -> float:
     samples=pairs(-3, 3, 0, 1),
     reference=each(_loss_of),
 )
-def sigmoid_cross_entropy(s: Any, logits: Any, labels: Any, /) -> Any:
+def sigmoid_cross_entropy(logits: Any, labels: Any, /) -> Any:
     """Cross-entropy between probabilities and the sigmoid of logits, element by element.
 
     ``logits`` and ``labels`` are real tensors of shapes that broadcast; each label is the
@@ -409,6 +411,6 @@ def sigmoid_cross_entropy(s: Any, logits: Any, labels: Any, /) -> Any:
     >>> ef.sigmoid_cross_entropy(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1.0]))
     Tensor([0.6931, 0.    ], float32, cpu:0)
     """
-    size = s.abs(logits)
-    wrong = s.select(s.greater(logits, 0), s.subtract(1, labels), labels)
-    return s.add(s.multiply(size, wrong), s.log1p(s.exp(s.negative(size))))
+    size = abs(logits)
+    wrong = where(logits > 0, 1 - labels, labels)
+    return size * wrong + log1p(exp(-size))

@@ -5,34 +5,38 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eagerflow.ops.elementwise.arithmetic import abs, sign
+from eagerflow.ops.elementwise.exponential import expm1
+from eagerflow.ops.elementwise.powers import power, sqrt
+from eagerflow.ops.elementwise.selection import maximum
 from eagerflow.ops.nn.update_family import update
 
 __all__ = ["adam_update", "momentum_update"]
 
 
-def _decayed(s: Any, parameter: Any, rate: Any, weight_decay: float) -> Any:
+def _decayed(parameter: Any, rate: Any, weight_decay: float) -> Any:
     """The start of a step: weight decay of the parameter."""
     if not weight_decay:
         return parameter
-    return s.multiply(parameter, s.subtract(1, s.multiply(rate, weight_decay)))
+    return parameter * (1 - rate * weight_decay)
 
 
-def _moved(s: Any, mean: Any, new: Any, rate: float) -> Any:
+def _moved(mean: Any, new: Any, rate: float) -> Any:
     """A running mean, moved a part of the way towards a new value."""
-    return s.add(mean, s.multiply(s.subtract(new, mean), 1 - rate))
+    return mean + (new - mean) * (1 - rate)
 
 
-def _weighted(s: Any, mean: Any, new: Any, rate: float) -> Any:
+def _weighted(mean: Any, new: Any, rate: float) -> Any:
     """The same as a sum of two products."""
-    return s.add(s.multiply(mean, rate), s.multiply(new, 1 - rate))
+    return mean * rate + new * (1 - rate)
 
 
-def _remaining(s: Any, rate: float, t: Any) -> Any:
+def _remaining(rate: float, t: Any) -> Any:
     """1 - rate^t, the total weight of a mean initialized with 0 after t steps.
 
     Without the rounding of powers close to 1, which float32 needs.
     """
-    return s.negative(s.expm1(s.multiply(t, math.log(rate) if rate else -math.inf)))
+    return -expm1(t * (math.log(rate) if rate else -math.inf))
 
 
 # Gradient descent --------------------------------------------------------------------------------
@@ -54,7 +58,6 @@ def _momentum(
     {"momentum": 0.0, "weight_decay": 0.01},
 )
 def momentum_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     velocity: Any,
@@ -76,11 +79,11 @@ def momentum_update(
     >>> ef.momentum_update(ef.tensor([1.0]), [2.0], [0.0], 0.1)
     (Tensor([0.8], float32, cpu:0), Tensor([-0.2], float32, cpu:0))
     """
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    step = s.multiply(gradient, learning_rate)
-    v = s.subtract(s.multiply(velocity, momentum), step)
-    ahead = s.subtract(s.multiply(v, momentum), step) if nesterov else v
-    return s.add(p, ahead), v
+    p = _decayed(parameter, learning_rate, weight_decay)
+    step = gradient * learning_rate
+    v = velocity * momentum - step
+    ahead = v * momentum - step if nesterov else v
+    return p + ahead, v
 
 
 def _lion(
@@ -93,7 +96,6 @@ def _lion(
 
 @update(_lion, 2, {}, {"beta_1": 0.5, "beta_2": 0.1}, {"weight_decay": 0.01})
 def lion_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     mean: Any,
@@ -105,27 +107,25 @@ def lion_update(
     weight_decay: float = 0.0,
 ) -> Any:
     """One step of Lion, as ``(parameter, mean)``: along signs; Chen and others, 2023."""
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    direction = s.sign(_weighted(s, mean, gradient, beta_1))
-    step = s.multiply(direction, learning_rate)
-    return s.subtract(p, step), _weighted(s, mean, gradient, beta_2)
+    p = _decayed(parameter, learning_rate, weight_decay)
+    direction = sign(_weighted(mean, gradient, beta_1))
+    step = direction * learning_rate
+    return p - step, _weighted(mean, gradient, beta_2)
 
 
 # Adam --------------------------------------------------------------------------------------------
 
 
-def _means(
-    s: Any, gradient: Any, mean: Any, square: Any, beta_1: float, beta_2: float
-) -> tuple[Any, Any]:
+def _means(gradient: Any, mean: Any, square: Any, beta_1: float, beta_2: float) -> tuple[Any, Any]:
     """The running means of the gradient and of its square."""
-    mean = _moved(s, mean, gradient, beta_1)
-    return mean, _moved(s, square, s.multiply(gradient, gradient), beta_2)
+    mean = _moved(mean, gradient, beta_1)
+    return mean, _moved(square, gradient * gradient, beta_2)
 
 
-def _corrected(s: Any, rate: Any, t: Any, beta_1: float, beta_2: float) -> Any:
+def _corrected(rate: Any, t: Any, beta_1: float, beta_2: float) -> Any:
     """The length of a step of Adam, which takes the bias of both means into account."""
-    root = s.sqrt(_remaining(s, beta_2, t))
-    return s.divide(s.multiply(rate, root), _remaining(s, beta_1, t))
+    root = sqrt(_remaining(beta_2, t))
+    return rate * root / _remaining(beta_1, t)
 
 
 def _both(g: float, m: float, s: float, beta_1: float, beta_2: float) -> tuple[float, float]:
@@ -159,7 +159,6 @@ _ADAM_SAMPLES: tuple[dict[str, Any], ...] = (
 
 @update(_adam, 3, *_ADAM_SAMPLES, ulp=16)
 def adam_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     mean: Any,
@@ -185,11 +184,11 @@ def adam_update(
     >>> p, m
     (Tensor([0.9], float32, cpu:0), Tensor([0.2], float32, cpu:0))
     """
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
-    length = _corrected(s, learning_rate, step, beta_1, beta_2)
-    direction = s.divide(mean, s.add(s.sqrt(square), epsilon))
-    return s.subtract(p, s.multiply(direction, length)), mean, square
+    p = _decayed(parameter, learning_rate, weight_decay)
+    mean, square = _means(gradient, mean, square, beta_1, beta_2)
+    length = _corrected(learning_rate, step, beta_1, beta_2)
+    direction = mean / (sqrt(square) + epsilon)
+    return p - direction * length, mean, square
 
 
 def _amsgrad(
@@ -214,7 +213,6 @@ def _amsgrad(
 
 @update(_amsgrad, 4, *_ADAM_SAMPLES, ulp=16)
 def amsgrad_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     mean: Any,
@@ -230,12 +228,12 @@ def amsgrad_update(
     weight_decay: float = 0.0,
 ) -> Any:
     """One step of Adam scaled by the ``largest`` mean of squares; Reddi and others, 2018."""
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
-    largest = s.maximum(largest, square)
-    length = _corrected(s, learning_rate, step, beta_1, beta_2)
-    direction = s.divide(mean, s.add(s.sqrt(largest), epsilon))
-    return s.subtract(p, s.multiply(direction, length)), mean, square, largest
+    p = _decayed(parameter, learning_rate, weight_decay)
+    mean, square = _means(gradient, mean, square, beta_1, beta_2)
+    largest = maximum(largest, square)
+    length = _corrected(learning_rate, step, beta_1, beta_2)
+    direction = mean / (sqrt(largest) + epsilon)
+    return p - direction * length, mean, square, largest
 
 
 def _adamax(
@@ -257,7 +255,6 @@ def _adamax(
 
 @update(_adamax, 3, *_ADAM_SAMPLES, ulp=16)
 def adamax_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     mean: Any,
@@ -272,11 +269,11 @@ def adamax_update(
     weight_decay: float = 0.0,
 ) -> Any:
     """One step of Adam scaled by a decaying maximum, the ``norm``; Kingma and Ba, 2015."""
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    mean = _moved(s, mean, gradient, beta_1)
-    norm = s.maximum(s.multiply(norm, beta_2), s.abs(gradient))
-    length = s.divide(learning_rate, _remaining(s, beta_1, step))
-    return s.subtract(p, s.divide(s.multiply(mean, length), s.add(norm, epsilon))), mean, norm
+    p = _decayed(parameter, learning_rate, weight_decay)
+    mean = _moved(mean, gradient, beta_1)
+    norm = maximum(norm * beta_2, abs(gradient))
+    length = learning_rate / _remaining(beta_1, step)
+    return p - mean * length / (norm + epsilon), mean, norm
 
 
 def _nadam(
@@ -299,14 +296,13 @@ def _nadam(
     return p * (1 - rate * weight_decay) - step, m, s
 
 
-def nadam_momentum(s: Any, t: Any, beta_1: float) -> Any:
+def nadam_momentum(t: Any, beta_1: float) -> Any:
     """The momentum of step ``t``, which rises to ``beta_1``, in the instructions or ops ``s``."""
-    return s.multiply(s.subtract(1, s.multiply(s.power(0.96, t), 0.5)), beta_1)
+    return (1 - power(0.96, t) * 0.5) * beta_1
 
 
 @update(_nadam, 3, *_ADAM_SAMPLES, ulp=16)
 def nadam_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     mean: Any,
@@ -325,15 +321,15 @@ def nadam_update(
 
     ``product`` is that of the momenta of all steps up to this one.
     """
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
-    now, later = (nadam_momentum(s, s.add(step, i), beta_1) for i in (0, 1))
-    of_mean = s.divide(later, s.subtract(1, s.multiply(product, later)))
-    of_gradient = s.divide(s.subtract(1, now), s.subtract(1, product))
-    ahead = s.add(s.multiply(mean, of_mean), s.multiply(gradient, of_gradient))
-    root = s.sqrt(s.divide(square, _remaining(s, beta_2, step)))
-    direction = s.divide(s.multiply(ahead, learning_rate), s.add(root, epsilon))
-    return s.subtract(p, direction), mean, square
+    p = _decayed(parameter, learning_rate, weight_decay)
+    mean, square = _means(gradient, mean, square, beta_1, beta_2)
+    now, later = (nadam_momentum(step + i, beta_1) for i in (0, 1))
+    of_mean = later / (1 - product * later)
+    of_gradient = (1 - now) / (1 - product)
+    ahead = mean * of_mean + gradient * of_gradient
+    root = sqrt(square / _remaining(beta_2, step))
+    direction = ahead * learning_rate / (root + epsilon)
+    return p - direction, mean, square
 
 
 def _lamb(
@@ -351,7 +347,6 @@ def _lamb(
 
 @update(_lamb, 3, {}, {"beta_1": 0.5, "epsilon": 1e-3}, {"beta_2": 0.9}, ulp=16)
 def adam_direction(
-    s: Any,
     gradient: Any,
     mean: Any,
     square: Any,
@@ -363,9 +358,9 @@ def adam_direction(
     epsilon: float = 1e-7,
 ) -> Any:
     """Adam's direction, ``(direction, mean, square)``, with epsilon added to the corrected root."""
-    mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
-    root = s.sqrt(s.divide(square, _remaining(s, beta_2, step)))
-    return s.divide(s.divide(mean, _remaining(s, beta_1, step)), s.add(root, epsilon)), mean, square
+    mean, square = _means(gradient, mean, square, beta_1, beta_2)
+    root = sqrt(square / _remaining(beta_2, step))
+    return mean / _remaining(beta_1, step) / (root + epsilon), mean, square
 
 
 def _schedule_free(
@@ -390,7 +385,6 @@ def _schedule_free(
 
 @update(_schedule_free, 3, *_ADAM_SAMPLES, ulp=32)
 def schedule_free_update(
-    s: Any,
     parameter: Any,
     gradient: Any,
     fast: Any,
@@ -409,11 +403,11 @@ def schedule_free_update(
     ``fast`` follows the gradient, and the parameter interpolates between it and its mean over all
     steps, with the weight ``beta_1`` of the mean.
     """
-    p = _decayed(s, parameter, learning_rate, weight_decay)
-    square = _moved(s, square, s.multiply(gradient, gradient), beta_2)
-    slow = s.divide(s.subtract(p, s.multiply(fast, 1 - beta_1)), beta_1)
-    root = s.sqrt(s.divide(square, _remaining(s, beta_2, step)))
-    fast = s.subtract(fast, s.divide(s.multiply(gradient, learning_rate), s.add(root, epsilon)))
-    part = s.divide(1, step)
-    slow = s.add(s.multiply(slow, s.subtract(1, part)), s.multiply(fast, part))
-    return s.add(s.multiply(fast, 1 - beta_1), s.multiply(slow, beta_1)), fast, square
+    p = _decayed(parameter, learning_rate, weight_decay)
+    square = _moved(square, gradient * gradient, beta_2)
+    slow = (p - fast * (1 - beta_1)) / beta_1
+    root = sqrt(square / _remaining(beta_2, step))
+    fast = fast - gradient * learning_rate / (root + epsilon)
+    part = 1 / step
+    slow = slow * (1 - part) + fast * part
+    return fast * (1 - beta_1) + slow * beta_1, fast, square

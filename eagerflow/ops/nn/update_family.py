@@ -23,6 +23,7 @@ from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Op, Sample, Split, ops
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import Batch, define, op_of
+from eagerflow.ops.formula import Formula
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -63,12 +64,12 @@ def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, An
 
 
 class _Kernel:
-    """The kernel of the formula of a step, ``formula(s, *arrays, *numbers, **attributes)``."""
+    """The kernel of the formula of a step, ``formula(*arrays, *numbers, **attributes)``."""
 
-    def __init__(self, formula: Callable[..., Any]) -> None:
-        code = formula.__code__
-        names = code.co_varnames[1 : code.co_posonlyargcount]
-        self.formula = formula
+    def __init__(self, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        names = code.co_varnames[: code.co_posonlyargcount]
+        self.formula = formula = Formula(function)
         self.arrays = [name for name in names if name not in NUMBERS]
         self.names = [name for name in names if name in NUMBERS]
         self._general = whole(formula)
@@ -125,8 +126,8 @@ def update(
 ) -> Callable[[Callable[..., Any]], Any]:
     """An op of arrays of one shape, followed by numbers, with ``results`` such arrays as results.
 
-    It decorates the formula, ``(s, *arrays, *numbers, /, *, **attributes)``. ``one`` is its
-    reference, on Python numbers; ``options`` are the attributes of its samples.
+    It decorates the formula in public ops, ``(*arrays, *numbers, /, *, **attributes)``. ``one`` is
+    its reference, on Python numbers; ``options`` are the attributes of its samples.
     """
 
     def decorate(formula: Callable[..., Any]) -> Any:
@@ -154,18 +155,18 @@ def update(
             "cost": cost,
             "outputs": results,
             "trusted": True,  # the kernels check the shapes
-            "scalar": formula,
+            "scalar": kernel.formula,
             "overrides": {"numpy": kernel.on_numpy},
             "samples": _samples(len(arrays), numbers, options),
             "errors": lambda rng: _errors(rng, len(arrays), len(numbers), arrays[0]),
             "reference": _row_by_row(one, len(arrays), results),
         } | facts
 
-        @wraps(formula)
+        @wraps(kernel.formula)
         def on_arrays(xp: Any, *given: Any, **attributes: Any) -> Any:
             return kernel.on_arrays(xp, *given, **attributes)
 
-        call = define("update", **own)(formula)
+        call = define("update", **own)(kernel.formula)
         op_of(call).kernel = on_arrays
         return call
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import cmath
 import math
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import reciprocal
 from eagerflow.ops.elementwise.comparison import isfinite
-from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.exponential import exp, log
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import (
@@ -32,10 +35,10 @@ from eagerflow.ops.family import (
     reduction,
     split_others,
 )
+from eagerflow.ops.formula import Formula
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.reductions.sums import along, sum
+from eagerflow.ops.reductions.sums import along, max, sum
 from eagerflow.ops.samples import make, reduced, rows
-from eagerflow.primitives.softmax import softmax_body
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
@@ -94,33 +97,52 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
     return reference
 
 
-def _row_op(body: generated.Body, count: int, *, on_complex: Any = None, **facts: Any) -> Any:
-    """An op of ``count`` arrays and an axis, with the formula ``body`` for each row.
+def _row_op(count: int, *, on_complex: Any = None, **facts: Any) -> Any:
+    """An op of ``count`` arrays defined by the formula of rows along ``axis``, in public ops.
 
     ``on_complex(xp, *arrays, axis)`` computes it of complex numbers, if it takes them.
     """
-    kernel = RowKernel(body)
-    own: dict[str, Any] = {
-        "scalar": body,
-        "dtypes": FLOATS,
-        "infer": row_spec,
-        "trusted": count == 1,
-        "overrides": {
-            "numpy": lambda xp, x, *more, axis: kernel(normalize_axis(axis, x.ndim), x, *more)
-        },
-        "batch": batch_along_axis,
-        "split": split_others,
-        "cost": exponentials,
-        "samples": row_samples(count),
-        "errors": row_errors(count),
-    } | facts
-    if on_complex is not None:
-        own["overrides"] = own["overrides"] | {"complex": on_complex}
-    if count == 1:
-        own["direct"] = numpy_kernel(lambda x, axis=-1: kernel(normalize_axis(axis, x.ndim), x))[
-            "direct"
-        ]
-    return define("rows", **own)
+
+    def decorate(formula: Callable[..., Any]) -> Any:
+        body = Formula(formula)
+        kernel = RowKernel(body)
+        own: dict[str, Any] = {
+            "scalar": body,
+            "dtypes": FLOATS,
+            "infer": row_spec,
+            "trusted": count == 1,
+            "overrides": {
+                "numpy": lambda xp, x, *more, axis: kernel(normalize_axis(axis, x.ndim), x, *more)
+            },
+            "batch": batch_along_axis,
+            "split": split_others,
+            "cost": exponentials,
+            "samples": row_samples(count),
+            "errors": row_errors(count),
+        } | facts
+        if on_complex is not None:
+            own["overrides"] = own["overrides"] | {"complex": on_complex}
+        if count == 1:
+            own |= numpy_kernel(lambda x, axis=-1: kernel(normalize_axis(axis, x.ndim), x)) | {
+                "overrides": own["overrides"]
+            }
+        return define("rows", **own)(_ByBody(body))
+
+    return decorate
+
+
+class _ByBody:
+    """The kernel of a formula of rows, on arrays of any library."""
+
+    def __init__(self, body: Formula) -> None:
+        update_wrapper(self, body)
+        self.body, self.formula = body, body.formula
+
+    def __call__(self, xp: Namespace, x: Array, *more: Array, axis: int = -1) -> Array:
+        at = normalize_axis(axis, x.ndim)
+        if not x.size:
+            return xp.zeros(x.shape, dtype=x.dtype)
+        return whole_rows(self.body, xp, at, x, *more)
 
 
 def _top(xp: Namespace, x: Any, axis: Any) -> Any:
@@ -128,17 +150,11 @@ def _top(xp: Namespace, x: Any, axis: Any) -> Any:
     return xp.max(xp.real(x), axis=axis, keepdims=True)
 
 
-def _by_body(body: generated.Body, xp: Namespace, axis: int, x: Array, *more: Array) -> Array:
-    """The result of an op of rows on arrays of any library."""
-    at = normalize_axis(axis, x.ndim)
-    return whole_rows(body, xp, at, x, *more) if x.size else xp.zeros(x.shape, dtype=x.dtype)
-
-
 # Softmax -----------------------------------------------------------------------------------------
 
 
 def _softmax_of(row: list[Any]) -> list[Any]:
-    top = max((value.real for value in row), default=0.0)
+    top = builtins.max((value.real for value in row), default=0.0)
     powers = [exponential_of(value - top) for value in row]
     total = sum_of(powers)
     return [power / total for power in powers]
@@ -164,7 +180,6 @@ def _complex_softmax(xp: Namespace, x: Any, axis: int) -> Any:
 
 
 @_row_op(
-    softmax_body,
     1,
     dtypes=INEXACT,
     on_complex=_complex_softmax,
@@ -173,7 +188,7 @@ def _complex_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     onnx=Onnx("Softmax"),
     reference=by_row(_softmax_of),
 )
-def softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
+def softmax(x: Any, /, axis: int = -1) -> Any:
     """Positive numbers that sum to 1 along an axis, in proportion to exp(x).
 
     ``x`` is a tensor of any shape with at least one axis; of complex numbers the results are
@@ -185,11 +200,8 @@ def softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     Tensor([[0.5, 0.5],
             [1. , 0. ]], shape=(2, 2), float32, cpu:0)
     """
-    return _by_body(softmax_body, xp, axis, x)
-
-
-def _softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
-    return s.multiply(y, s.subtract(g, s.sum(s.multiply(y, g), "n")))
+    powers = exp(x - max(x, axis=axis, keepdims=True))
+    return powers * reciprocal(sum(powers, axis=axis, keepdims=True))
 
 
 def _complex_softmax_gradient(xp: Namespace, y: Any, g: Any, axis: int) -> Any:
@@ -203,7 +215,6 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
 
 
 @_row_op(
-    _softmax_gradient_body,
     2,
     dtypes=INEXACT,
     on_complex=_complex_softmax_gradient,
@@ -219,7 +230,7 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
         ]
     ),
 )
-def softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) -> Array:
+def softmax_gradient(y: Any, g: Any, /, *, axis: int = -1) -> Any:
     """The gradient with respect to x of a softmax with result ``y``: y (g - sum(g y)).
 
     ``y`` and ``g`` are tensors of one shape, ``y`` conjugated where it is complex; the sum is
@@ -228,15 +239,10 @@ def softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) ->
     >>> ef.grad(lambda x: ef.softmax(x)[0])(ef.tensor([0.0, 0.0]))
     Tensor([ 0.25, -0.25], float32, cpu:0)
     """
-    return _by_body(_softmax_gradient_body, xp, axis, y, g)
+    return y * (g - sum(y * g, axis=axis, keepdims=True))
 
 
 # The logarithm of softmax ------------------------------------------------------------------------
-
-
-def _log_softmax_body(s: Any, x: Any) -> Any:
-    shifted = s.subtract(x, s.max(x, "n"))
-    return s.subtract(shifted, s.log(s.sum(s.exp(shifted), "n")))
 
 
 def _log_softmax_of(row: list[Any]) -> list[Any]:
@@ -252,7 +258,6 @@ def _complex_log_softmax(xp: Namespace, x: Any, axis: int) -> Any:
 
 
 @_row_op(
-    _log_softmax_body,
     1,
     dtypes=INEXACT,
     on_complex=_complex_log_softmax,
@@ -261,7 +266,7 @@ def _complex_log_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     onnx=Onnx("LogSoftmax"),
     reference=by_row(_log_softmax_of),
 )
-def log_softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
+def log_softmax(x: Any, /, axis: int = -1) -> Any:
     """The logarithm of softmax along an axis: x - logsumexp(x).
 
     ``x`` is a tensor of any shape with at least one axis. It neither overflows nor gives log(0),
@@ -272,11 +277,8 @@ def log_softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     >>> ef.log_softmax(ef.tensor([1000.0, 0.0]))
     Tensor([    0., -1000.], float32, cpu:0)
     """
-    return _by_body(_log_softmax_body, xp, axis, x)
-
-
-def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
-    return s.subtract(g, s.multiply(s.exp(y), s.sum(g, "n")))
+    shifted = x - max(x, axis=axis, keepdims=True)
+    return shifted - log(sum(exp(shifted), axis=axis, keepdims=True))
 
 
 def _complex_log_softmax_gradient(xp: Namespace, y: Any, g: Any, axis: int) -> Any:
@@ -294,7 +296,6 @@ def _by_gradient(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
 
 
 @_row_op(
-    _log_softmax_gradient_body,
     2,
     dtypes=INEXACT,
     on_complex=_complex_log_softmax_gradient,
@@ -304,7 +305,7 @@ def _by_gradient(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
         lambda y, g: [b - exponential_of(a) * sum_of(g) for a, b in zip(y, g, strict=True)]
     ),
 )
-def log_softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) -> Array:
+def log_softmax_gradient(y: Any, g: Any, /, *, axis: int = -1) -> Any:
     """The gradient with respect to x of a log_softmax with result ``y``: g - exp(y) sum(g).
 
     ``y`` and ``g`` are tensors of one shape, ``y`` conjugated where it is complex; the sum is
@@ -313,17 +314,18 @@ def log_softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1
     >>> ef.grad(lambda x: ef.log_softmax(x)[0])(ef.tensor([0.0, 0.0]))
     Tensor([ 0.5, -0.5], float32, cpu:0)
     """
-    return _by_body(_log_softmax_gradient_body, xp, axis, y, g)
+    return g - exp(y) * sum(g, axis=axis, keepdims=True)
 
 
 # The logarithm of a sum of exponentials ----------------------------------------------------------
 
 
-def _logsumexp_body(s: Any, x: Any) -> Any:
-    top = s.max(x, "n")
+@Formula
+def _logsumexp_body(x: Any, axis: int = -1) -> Any:
+    top = max(x, axis=axis, keepdims=True)
     # The differences would be NaN for only -inf, and for +inf.
-    top = s.select(s.isfinite(top), top, 0.0)
-    return s.add(s.log(s.sum(s.exp(s.subtract(x, top)), "n")), top)
+    top = where(isfinite(top), top, 0.0)
+    return log(sum(exp(x - top), axis=axis, keepdims=True)) + top
 
 
 def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -361,7 +363,7 @@ def _complex_logsumexp(xp: Namespace, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _logsumexp_of(row: list[Any]) -> Any:
-    top = max((value.real for value in row), default=-math.inf)
+    top = builtins.max((value.real for value in row), default=-math.inf)
     if math.isinf(top):
         return top
     total = sum_of([exponential_of(value - top) for value in row])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eagerflow.ops.elementwise.exponential import exp, log
+from eagerflow.ops.elementwise.arithmetic import abs
+from eagerflow.ops.elementwise.comparison import isnan
+from eagerflow.ops.elementwise.exponential import exp, log, log1p
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.elementwise.selection import minimum, where
 from eagerflow.ops.family import FLOATS, Missing, pointwise
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.ops.special.family import special
@@ -155,7 +157,7 @@ def log_ndtr(xp: Namespace, x: Array, /) -> Array:
     samples=reals(0.2, 4),
     reference=each(lambda x: -x * math.log(x)),
 )
-def entr(s: Any, x: Any, /) -> Any:
+def entr(x: Any, /) -> Any:
     """Each element's term in an entropy: -x log(x), 0 of 0, and -infinity of negative numbers.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -164,8 +166,8 @@ def entr(s: Any, x: Any, /) -> Any:
     >>> ef.entr(ef.tensor([0.0, 0.5, 1.0]))
     Tensor([ 0.    ,  0.3466, -0.    ], float32, cpu:0)
     """
-    y = s.negative(s.multiply(x, s.log(x)))
-    return s.select(s.equal(x, 0), 0, s.select(s.less(x, 0), -math.inf, y))
+    y = -(x * log(x))
+    return where(x == 0, 0, where(x < 0, -math.inf, y))
 
 
 @pointwise(
@@ -180,7 +182,7 @@ def entr(s: Any, x: Any, /) -> Any:
     reference=each(lambda x, y: x * math.log1p((x - y) / y)),
     ulp=8,
 )
-def rel_entr(s: Any, x1: Any, x2: Any, /) -> Any:
+def rel_entr(x1: Any, x2: Any, /) -> Any:
     """Each element's term in a relative entropy: x1 log(x1/x2), and 0 where x1 is 0.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
@@ -191,14 +193,12 @@ def rel_entr(s: Any, x1: Any, x2: Any, /) -> Any:
     Tensor([0.    , 0.    , 0.6931], float32, cpu:0)
     """
     # The difference of two that are close is exact, and the logarithm of their quotient small.
-    apart = s.divide(s.subtract(x1, x2), x2)
-    near = s.less(s.abs(apart), 0.5)
-    ratio = s.divide(x1, x2)
-    whole = s.select(
-        s.less(s.abs(s.log(ratio)), 60), s.log(ratio), s.subtract(s.log(x1), s.log(x2))
-    )
-    y = s.multiply(x1, s.select(near, s.log1p(s.select(near, apart, 0)), whole))
-    zero = s.select(s.equal(x1, 0), x1, math.inf)
-    inside = s.minimum(x1, x2)
-    y = s.select(s.greater(inside, 0), y, s.select(s.less(inside, 0), math.inf, zero))
-    return s.select(s.isnan(x1), math.nan, s.select(s.isnan(x2), math.nan, y))
+    apart = (x1 - x2) / x2
+    near = abs(apart) < 0.5
+    ratio = x1 / x2
+    whole = where(abs(log(ratio)) < 60, log(ratio), log(x1) - log(x2))
+    y = x1 * where(near, log1p(where(near, apart, 0)), whole)
+    zero = where(x1 == 0, x1, math.inf)
+    inside = minimum(x1, x2)
+    y = where(inside > 0, y, where(inside < 0, math.inf, zero))
+    return where(isnan(x1), math.nan, where(isnan(x2), math.nan, y))

@@ -1,0 +1,122 @@
+"""Formulas: the definition of an op in public ops, from which its scalar instructions follow.
+
+    @pointwise(partials=..., ...)
+    def silu(x, /):
+        \"\"\"...\"\"\"
+        return x / (exp(-x) + 1)
+
+A formula is called with symbols in place of tensors. Each op that it calls writes its instruction
+on a namespace ``s``: the builder of a region, or the functions of an array library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+from eagerflow.devices import Device, SymbolicKind, current_device
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.errors import CaptureError
+from eagerflow.op import Op
+from eagerflow.recorder import Recorder, with_recorder
+from eagerflow.tensor import Tensor, new_tensor
+
+__all__ = ["Formula", "Writer"]
+
+_NUMBERS = frozenset((bool, int, float, type(None)))
+_REDUCTIONS = {name: name for name in ("all", "any", "max", "mean", "min", "sum")}
+_REDUCTIONS["prod"] = "product"
+
+
+class Writer:
+    """Writes the instruction of each op on ``s``."""
+
+    def __init__(self, s: Any, usual: Any = "float64") -> None:
+        self.s = s
+        self.usual = usual
+        """The dtype of values that have none, as numbers of a call."""
+
+    def write(self, op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
+        """The value of an op's result; AttributeError if the op has no instruction."""
+        if op.name == "astype":
+            return self.s.convert(values[0], attributes["dtype"].name)
+        if op.family == "reduction":
+            if attributes["axis"] != -1 or not attributes["keepdims"]:
+                raise AttributeError(f"{op.name} of other axes than the last, which is kept")
+            return getattr(self.s, _REDUCTIONS[op.name])(values[0], "n")
+        if isinstance(op.scalar, str):
+            return getattr(self.s, op.scalar)(*values)
+        return op.scalar(self.s, *values, **attributes)  # type: ignore[operator]
+
+    def tensor(self, value: Any, device: Device | None = None) -> Tensor:
+        """The symbol for a value."""
+        return _symbols.tensor(self, value, device or current_device())
+
+
+class _Content:
+    """The content of a symbol."""
+
+    shape = (2, 2)  # a placeholder: formulas read no shape
+    size = 4
+
+    def __init__(self, writer: Writer, value: Any) -> None:
+        self.writer, self.value = writer, value
+        self.dtype = as_dtype(getattr(value, "dtype", writer.usual))
+
+    def refuse(self, how: str) -> None:
+        """Raise, since there is no number."""
+        raise CaptureError(f"{how} needs numbers")
+
+
+class _Symbols(Recorder):
+    """Answers op calls on symbols."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[tuple[Device, DType], SymbolicKind] = {}
+
+    def tensor(self, writer: Writer, value: Any, device: Device) -> Tensor:
+        """The Tensor for a value."""
+        content = _Content(writer, value)
+        key = device, content.dtype
+        if key not in self.kinds:
+            self.kinds[key] = SymbolicKind(*key, self)
+        return new_tensor(content, self.kinds[key])
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Tensor:
+        like = next(x for x in args if type(x) is Tensor)
+        writer: Writer = like._array.writer
+        values = [value_of(x) for x in args]
+        return self.tensor(writer, writer.write(op, values, attributes), like._kind.device)
+
+
+_symbols = _Symbols()
+
+
+def value_of(x: Any) -> Any:
+    """The value that a symbol stands for; numbers unchanged."""
+    return x._array.value if type(x) is Tensor else x
+
+
+class Formula:
+    """A formula as a function ``(s, *values, **attributes)`` of instructions on values.
+
+    A single ``instruction`` may replace it.
+    """
+
+    __name__: str
+
+    def __init__(self, formula: Callable[..., Any], instruction: str = "") -> None:
+        update_wrapper(self, formula)
+        self.formula = formula
+        self.instruction = instruction
+
+    def __call__(self, s: Any, /, *values: Any, **attributes: Any) -> Any:
+        """The values of the results, written as instructions of ``s``."""
+        if self.instruction:
+            return getattr(s, self.instruction)(*values)
+        typed = [dtype for x in values if (dtype := getattr(x, "dtype", None)) is not None]
+        writer = Writer(s, *typed[:1])
+        given = [x if type(x) in _NUMBERS else writer.tensor(x) for x in values]
+        found = with_recorder(None, self.formula, *given, **attributes)
+        return tuple([value_of(x) for x in found]) if type(found) is tuple else value_of(found)
