@@ -235,7 +235,6 @@ def test_with_text_makes_the_same_file():
 @pytest.mark.parametrize(("carries", "sequences"), [(2, 2), (3, 0), (1, 3), (-1, 1)])
 def test_scans_of_more_operands_than_there_are(carries, sequences):
     body = ef.capture.trace(lambda a, b: (a + b, a), *[ef.TensorSpec((2,), "float32")] * 2)
-    rows = [ef.TensorSpec((2,), "float32"), ef.TensorSpec((3, 2), "float32")]
     counts = {"carries": carries, "sequences": sequences, "length": 3}
     with pytest.raises((ShapeError, ArgumentError)):
-        ops["scan"].infer(*rows, body=body, **counts)
+        ops["scan"].infer(*[ef.TensorSpec((2,), "float32")] * 2, body=body, **counts)
