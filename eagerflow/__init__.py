@@ -38,6 +38,7 @@ try:
     from eagerflow.einops import wait_for_einops
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
+    from eagerflow.ops.arguments_of_others import explains_arguments
     from eagerflow.ops.other_names import members
     from eagerflow.printing import set_printoptions
     from eagerflow.runtime import blas
@@ -77,6 +78,7 @@ _DTYPES = {dtype.name: dtype for dtype in (*dtypes.STANDARD, *dtypes.FLOAT8)}
 globals().update(_DTYPES)
 
 
+@explains_arguments(requires_grad="ef.Variable(values), or tape.watch(x)")
 def tensor(obj: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A Tensor with a copy of the values of ``obj``.
 

@@ -16,6 +16,7 @@ from eagerflow.errors import CaptureError, ShapeError, short_repr
 from eagerflow.handlers import raised_here, suppress
 from eagerflow.masks import opened
 from eagerflow.op import Missing, Op
+from eagerflow.ops.arguments_of_others import explains_arguments
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
 from eagerflow.recorder import Recorder, below, with_recorder
 from eagerflow.spec import normalize_axis
@@ -154,6 +155,7 @@ class Batching(Recorder):
         return repeated
 
 
+@explains_arguments(in_dims="in_axes", out_dims="out_axes")
 def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
     """``f``, written for one example, as a function of a whole batch.
 

@@ -210,6 +210,7 @@ def _type_named(name: str) -> DeviceType:
         raise DeviceError(
             f"there is no device type {name!r}",
             expected="one of " + ", ".join(sorted(device_types)),
+            hint="'gpu:0' for a GPU of NVIDIA; x.astype(dtype) for another dtype",
         ) from None
 
 

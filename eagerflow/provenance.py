@@ -65,6 +65,12 @@ def _reason(entry: Any) -> str:
 
 
 NOT_RECORDED = "the target was not computed from watched values inside of the `with` block"
+_LEFT = "a value computed from it left through"
+_MEANT = "unconnected='zero' or 'none' where this is meant"
+_REMEDIES = (
+    (NOT_RECORDED, "with ef.GradientTape() as tape: loss = ..., all of it in the block"),
+    (_LEFT, f"the functions of ef in place of those; {_MEANT}"),
+)
 
 
 def made_later(entries: list[Any], targets: Iterable[int]) -> bool:
@@ -90,7 +96,7 @@ def broken_path(
 
 def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
     return [
-        f"a value computed from it left through {how} ({_at(code, instruction)}),"
+        f"{_LEFT} {how} ({_at(code, instruction)}),"
         " and computations in NumPy or Python are not recorded"
         for key, how, code, instruction in left
         if key in keys
@@ -107,7 +113,7 @@ def unconnected(
         argument=f"{path}: {name_of(source)}" if "'" in path else name_of(source),
         received=f"source {summary(source)}",
         expected=reason,
-        hint="unconnected='zero' or 'none' where this is meant",
+        hint=next((hint for start, hint in _REMEDIES if reason.startswith(start)), _MEANT),
     )
 
 

@@ -121,6 +121,9 @@ def _unlike(shapes: tuple[Shape, ...], sizes: set[DimLike]) -> ShapeError:
     error = ShapeError(
         "the shapes do not broadcast: " + " and ".join([_text(x) for x in shapes]),
         expected="sizes that are equal or 1, counted from the last axis",
+        hint="x[:, None] gives the shorter one an axis of size 1 at its end"
+        if any(x[:1] == y and len(x) == 2 for x in shapes for y in shapes)
+        else None,
     )
     error.unlike = tuple(dim for dim in sizes if isinstance(dim, Dim))
     return error

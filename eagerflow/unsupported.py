@@ -26,12 +26,15 @@ def unsupported(obj: Any, dtype: Any = None) -> DTypeError:
     """The error of an object; ``dtype`` is that of NumPy's array of it, if there is one."""
     name = type(obj).__name__
     what = f"{'an' if name[0] in 'aeiou' else 'a'} {name}" if obj is not None else "None"
+    hint = remedy(obj, dtype)
     if dtype is not None and hasattr(obj, "dtype"):
         what = f"an array of dtype {dtype}"
+    elif hint is _TEXTS and not isinstance(obj, str | bytes):
+        what += " of texts"
     return DTypeError(
         f"{what} is not a tensor, an array or a number",
         expected="Tensors, Variables, NumPy arrays, numbers, or nested lists of numbers",
-        hint=remedy(obj, dtype),
+        hint=hint,
     )
 
 

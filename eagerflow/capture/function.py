@@ -50,6 +50,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.masks import has_masks
+from eagerflow.ops.arguments_of_others import explains_arguments
 from eagerflow.plan.replay import NUMERICS, check_inputs, replay_of
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
@@ -532,6 +533,11 @@ def function(
     numerics: str = "fast",
     max_graphs: int = DEFAULT_MAX_ITEMS,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+@explains_arguments(
+    jit_compile="nothing: machine code is made of each graph",
+    static_argnums="static=names",
+    static_argnames="static=names",
+)
 def function(
     f: Callable[..., Any] | None = None,
     *,

@@ -358,7 +358,7 @@ class Session:
                 expected="one of " + ", ".join(self._main_names()[:SHOWN])
                 if tables.graphs
                 else "a graph first: session.extend(graph)",
-                hint=" or ".join(close) or None,
+                hint=" or ".join(close or tables.inputs.values()) or None,
             )
         cells = {id(tables.cells[v].variable): v for v in found if v in tables.cells}
         return list(cells.values()) if len(cells) == 1 and len(found) > 1 else found

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from eagerflow.devices import Device
-from eagerflow.display import escape
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
+from eagerflow.notebook.views import html
 
 __all__ = ["Status", "TaskStatus"]
 
@@ -28,9 +27,6 @@ _HEAD = (
 )
 SLOW = 1.5  # ratio to others from which a task is called slow
 MAX_PAIRS = 12  # of GPUs listed individually
-_WIDTH, _HEIGHT = 190, 58  # of a task's box
-_ACROSS, _DOWN = 96, 64  # between two boxes
-_BEND = 6  # ratio of an arrow's length to its bend
 
 
 class TaskStatus(NamedTuple):
@@ -170,91 +166,4 @@ class Status(NamedTuple):
 
     def _repr_html_(self) -> str:
         """A picture: a box for each task, an arrow for each direction with traffic."""
-        return picture(self.tasks)
-
-
-_COLOURS = {"ready": "#2a9d5c", "lost": "#c8402f", "starting": "#c79a2b", "drained": "#888888"}
-
-
-def picture(tasks: Sequence[TaskStatus]) -> str:
-    """The tasks as boxes in a row for each job, with the traffic between them, as SVG."""
-    jobs: dict[str, list[TaskStatus]] = {}
-    for task in tasks:
-        jobs.setdefault(task.name.split("/")[1], []).append(task)
-    columns = max(map(len, jobs.values()), default=1)
-    longest = (columns - 1) * (_WIDTH + _ACROSS)
-    margin = 16 + max(0, longest // _BEND - _HEIGHT // 2)  # for an arrow over a whole row
-    places = {
-        task.name: (16 + k * (_WIDTH + _ACROSS), margin + i * (_HEIGHT + _DOWN))
-        for i, row in enumerate(jobs.values())
-        for k, task in enumerate(row)
-    }
-    width = 32 + columns * (_WIDTH + _ACROSS) - _ACROSS
-    height = 2 * margin + len(jobs) * (_HEIGHT + _DOWN) - _DOWN
-    most = max((size for t in tasks for size in t.to_tasks.values()), default=0) or 1
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
-    ]
-    for task in tasks:
-        for peer, size in task.to_tasks.items():
-            if peer in places:
-                parts.append(_arrow(places[task.name], places[peer], size, most, task.name, peer))
-    parts += [_box(task, *places[task.name]) for task in tasks]
-    return "".join([*parts, "</svg>"])
-
-
-def _arrow(
-    start: tuple[int, int], end: tuple[int, int], size: int, most: int, name: str, peer: str
-) -> str:
-    """The traffic from one task to another; bent, each direction to its own side."""
-    x1, y1, x2, y2 = (
-        at + half
-        for ends in (start, end)
-        for at, half in zip(ends, (_WIDTH / 2, _HEIGHT / 2), strict=True)
-    )
-    dx, dy = x2 - x1, y2 - y1
-    x, y = (x1 + x2) / 2 + dy / _BEND, (y1 + y2) / 2 - dx / _BEND
-    a, b = _edge(x1, y1, x, y)
-    c, d = _edge(x2, y2, x, y)
-    thick = 1 + 4 * size / most
-    long = 6 + 2 * thick
-    away = math.hypot(c - x, d - y) or 1.0
-    u, v = (c - x) / away * long, (d - y) / away * long  # of the head
-    far = math.hypot(dx, dy)
-    text = bytes_text(size)
-    told = escape(f"{text} from {name} to {peer}")
-    return (
-        f'<g fill="#5577aa" fill-opacity="0.8"><title>{told}</title>'
-        f'<path d="M{a:.0f} {b:.0f} Q{x:.0f} {y:.0f} {c - u:.0f} {d - v:.0f}" fill="none" '
-        f'stroke="#5577aa" stroke-opacity="0.7" stroke-width="{thick:.1f}"/>'
-        f'<path d="M{c:.0f} {d:.0f} L{c - u - v / 2:.0f} {d - v + u / 2:.0f} '
-        f'L{c - u + v / 2:.0f} {d - v - u / 2:.0f} Z"/>'
-        f'<text x="{(a + 2 * x + c) / 4 + 26 * dy / far:.0f}" '
-        f'y="{(b + 2 * y + d) / 4 - 10 * dx / far + 4:.0f}" '
-        f'text-anchor="middle" font-size="10">{text}</text></g>'
-    )
-
-
-def _edge(x: float, y: float, to_x: float, to_y: float) -> tuple[float, float]:
-    """The point where a line from the middle of a box leaves it."""
-    dx, dy = to_x - x, to_y - y
-    part = min(_WIDTH / 2 / abs(dx) if dx else 1.0, _HEIGHT / 2 / abs(dy) if dy else 1.0)
-    return x + part * dx, y + part * dy
-
-
-def _box(task: TaskStatus, x: int, y: int) -> str:
-    lines = [
-        task.name,
-        f"{task.state}, pid {task.pid}" if task.pid else task.state,
-        f"{task.variables} Variables, {bytes_text(task.held_bytes)}",
-    ]
-    texts = "".join(
-        f'<text x="{x + 8}" y="{y + 17 + 16 * i}">{escape(line)}</text>'
-        for i, line in enumerate(lines)
-    )
-    colour = _COLOURS.get(task.state, "#888888")
-    return (
-        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="#ffffff" '
-        f'stroke="{colour}" stroke-width="2"/>{texts}'
-    )
+        return html(self, "tasks")

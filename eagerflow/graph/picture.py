@@ -20,7 +20,7 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import constant_text, line_text, short_name, type_text
 from eagerflow.graph.walk import named_inputs, named_outputs
 
-KINDS = {  # of boxes: fill and border
+KINDS = {  # of boxes on white paper: fill and border
     "input": ("#e3f2e1", "#3b7d3a"),
     "variable": ("#fdf0d5", "#b7791f"),
     "constant": ("#eeeeee", "#777777"),
@@ -28,7 +28,7 @@ KINDS = {  # of boxes: fill and border
     "group": ("#d5e3f7", "#24508f"),
     "output": ("#f6e1ea", "#a8326b"),
 }
-_HUES = {  # of boxes on a page with foreign colours: for light and dark backgrounds
+_HUES = {  # of boxes in SVG: for light and dark backgrounds
     "input": "#4c9a4a",
     "variable": "#c08418",
     "constant": "#888888",
@@ -36,6 +36,12 @@ _HUES = {  # of boxes on a page with foreign colours: for light and dark backgro
     "group": "#3f74c4",
     "output": "#cf5590",
 }
+_ARROW = "#8a8a99"
+# The attributes of the picture are those of light paper, for viewers that read no style sheets.
+_DARK = (
+    "<style>@media (prefers-color-scheme: dark) { .eagerflow-graph { color: #dddddd } "
+    ".eagerflow-graph > rect { fill: #111111 } }</style>"
+)
 _LETTER, _LINE = 6.7, 15.0  # width of a letter and height of a line, in pixels
 _WIDEST = 34  # letters in a line of a box
 _GAP_X, _GAP_Y, _MARGIN = 16.0, 34.0, 14.0
@@ -253,18 +259,19 @@ class Picture:
     def svg(self, on_page: bool = False) -> str:
         """The picture as self-contained SVG text.
 
-        It has a white background of its own, or, with ``on_page``, the colours of the page.
+        It has a background of its own, which is dark where the viewer prefers that, or, with
+        ``on_page``, the colours of the page.
         """
+        own = "" if on_page else ' class="eagerflow-graph" color="#222222"'
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:.0f}" '
             f'height="{self.height:.0f}" viewBox="0 0 {self.width:.0f} {self.height:.0f}" '
             'font-family="Helvetica, Arial, sans-serif" font-size="11" role="img" '
-            f'aria-label="graph {escape(self.name)}">',
+            f'aria-label="graph {escape(self.name)}"{own}>',
             f"<title>{escape(self.name)}</title>",
         ]
         if not on_page:
-            parts.append('<rect width="100%" height="100%" fill="#ffffff"/>')
-        grey = "#8a8a99" if on_page else "#667"
+            parts += [_DARK, '<rect width="100%" height="100%" fill="#ffffff"/>']
         for edge, points in self.curves():
             numbers = [f"{x:.1f},{y:.1f}" for x, y in points]
             pieces = " ".join("C" + " ".join(numbers[i : i + 3]) for i in range(1, len(points), 3))
@@ -272,11 +279,11 @@ class Picture:
             # The head is drawn here: a marker needs a name, and a page may hold many pictures.
             parts.append(
                 f"<g><title>{_story(edge.labels)}</title>"
-                f'<path d="M{numbers[0]} {pieces}" fill="none" stroke="{grey}" stroke-width="1"/>'
-                f'<path d="M{x:.1f},{y:.1f} l-3,{-side} h6 z" fill="{grey}"/></g>'
+                f'<path d="M{numbers[0]} {pieces}" fill="none" stroke="{_ARROW}" stroke-width="1"/>'
+                f'<path d="M{x:.1f},{y:.1f} l-3,{-side} h6 z" fill="{_ARROW}"/></g>'
             )
         for box in self.boxes:
-            parts += _box_svg(box, on_page)
+            parts += _box_svg(box)
         return "\n".join([*parts, "</svg>"])
 
     def paint(self, figure: Any, patches: Any, paths: Any) -> None:
@@ -341,12 +348,9 @@ def _dashes(kind: str) -> tuple[str, str]:
     return ("--", ' stroke-dasharray="4 2"') if kind == "constant" else ("-", "")
 
 
-def _box_svg(box: Box, on_page: bool) -> Iterator[str]:
-    colours = 'fill="{}" stroke="{}"'.format(*KINDS[box.kind])
-    words = 'font-weight="bold" fill="#222"', 'fill="#555"'
-    if on_page:
-        colours = 'fill="{0}" stroke="{0}" fill-opacity=".14"'.format(_HUES[box.kind])
-        words = 'font-weight="bold" fill="currentColor"', 'fill="currentColor" opacity=".75"'
+def _box_svg(box: Box) -> Iterator[str]:
+    colours = 'fill="{0}" stroke="{0}" fill-opacity=".14"'.format(_HUES[box.kind])
+    words = 'font-weight="bold" fill="currentColor"', 'fill="currentColor"'
     left, corner = box.x - box.width / 2, 3
     if box.kind in ("input", "output"):
         corner = 14

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Self
@@ -10,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from eagerflow.dims import DimLike
+from eagerflow.dispatch import internal
 from eagerflow.display import summary
 from eagerflow.dtypes import DType, as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
@@ -37,6 +40,15 @@ def is_ours(definition: Any) -> bool:
     """Whether a class or function is of this library, and not of a user's."""
     found: bool = definition.__module__.startswith(f"{__package__}.")
     return found
+
+
+def unknown_argument(error: Exception) -> str | None:
+    """The argument that a ``call`` does not have, if the package has called it with one."""
+    found = re.search(r"\bcall\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if found is None or type(error) is not TypeError or error.__traceback__ is None:
+        return None
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return found[1] if internal[frame.f_code.co_filename] else None
 
 
 class BaseLayer(Module):
@@ -210,6 +222,12 @@ class BaseLayer(Module):
 
     def _note(self, error: Exception) -> None:
         """Record in an error the innermost layer that raised it, and leave the users' frames."""
+        name = unknown_argument(error)
+        if name is not None:
+            names = dict.fromkeys([*getattr(self, "_call_names", ()), "training"])
+            taken = ", ".join(names)
+            told = f"there is no argument {name!r}; it takes {taken}"
+            error.args = (f"{self._label}: call: {told}",)
         hide_internal_frames(error)
         if not getattr(error, "__notes__", None):
             error.add_note(f"in layer {self.name!r} ({type(self).__name__})")

@@ -8,7 +8,7 @@ from operator import add
 from typing import Any, Unpack
 
 from eagerflow import tree
-from eagerflow.errors import ArgumentError, CaptureError, GradientError
+from eagerflow.errors import ArgumentError, CaptureError, GradientError, IndexRangeError
 from eagerflow.layer_losses import added_losses
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest
@@ -18,6 +18,7 @@ from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, Metric
 from eagerflow.nn.nests import examples, pack_data, unpack_data
+from eagerflow.ops.arguments_of_others import explains_arguments
 from eagerflow.recorder import prepared
 from eagerflow.tape import GradientTape
 
@@ -48,6 +49,7 @@ class CompiledLayer(Layer):
 
     # How it is trained -------------------------------------------------------------------
 
+    @explains_arguments(lr="ef.nn.optimizers.Adam(rate) as optimizer")
     def compile(
         self,
         optimizer: Any = "rmsprop",
@@ -143,6 +145,12 @@ class CompiledLayer(Layer):
                 "or model.compile(..., run_eagerly=True), which captures nothing"
             )
             raise
+        except IndexRangeError as error:
+            error.hint = error.hint or (
+                "class numbers count from 0, and are below the units of the last layer; those of "
+                "an Embedding are below its input_dim"
+            )
+            raise
 
     def _check_compiled(self, op: str) -> None:
         if self._losses is None:
@@ -175,6 +183,7 @@ class CompiledLayer(Layer):
                     op=self.name,
                     argument="y",
                     expected="y, or batches (x, y)",
+                    hint="fit(x, y), and validation_data=(x, y)",
                 )
             if y_pred is None:
                 raise ArgumentError(

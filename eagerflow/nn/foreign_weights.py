@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, FileFormatError
+from eagerflow.files import atomic
 from eagerflow.graph.names import FreeNames
 from eagerflow.handlers import raised_here
 from eagerflow.nn import files
@@ -44,6 +47,9 @@ def keras_weights(model: Any, wanted: Mapping[str, Variable], path: Any) -> dict
             reader = _KerasReader(h5py, names, found)
             reader.visit(model, file, "", set())
     except raised_here(OSError, KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, FileNotFoundError):
+            error.strerror = os.strerror(errno.ENOENT)  # h5py tells its flags
+            atomic.refuse(error, "read", str(path))
         raise FileFormatError(
             f"the file cannot be read: {error}",
             op="load_weights",

@@ -306,13 +306,17 @@ class Layer(BaseLayer):
             if not (is_ours(type(self).build) and unlike and is_nest(shapes)):
                 self._note(error)
                 raise
-            raise self._misfit(
-                "the layer takes one tensor",
-                f"a {type(shapes).__name__} of shapes {shapes}",
-                hint="take the parts in the model's call; batches are pairs (x, y), so "
-                "(batch['x'], batch['y']) of a dict",
-            ) from error
+            raise self._several(shapes) from error
         self._mark_built()
+
+    def _several(self, shapes: Any) -> ShapeError:
+        """The error of inputs that are a nest, where the layer takes one tensor."""
+        return self._misfit(
+            "the layer takes one tensor",
+            f"a {type(shapes).__name__} of shapes {shapes}",
+            hint="fit(x, y) for inputs and targets, in batches (x, y), as in (batch['x'], "
+            "batch['y']) of a dict; or take the parts in the model's call",
+        )
 
     def _named_shapes(self, inputs: Any, args: Any, kwargs: Any) -> dict[str, Any]:
         """The shapes for ``build``: its ``query_shape`` is that of the argument ``query``."""

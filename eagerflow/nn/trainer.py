@@ -13,6 +13,7 @@ from eagerflow.nn.arguments import Nest, require_counts, require_strategy
 from eagerflow.nn.batches import make_source, split_validation, validation_source
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.compiled_layer import CompiledLayer
+from eagerflow.ops.arguments_of_others import explains_arguments
 
 __all__ = ["Trainer"]
 
@@ -23,6 +24,9 @@ class Trainer(CompiledLayer):
     Names and arguments are Keras's.
     """
 
+    @explains_arguments(
+        nb_epoch="epochs", lr="ef.nn.optimizers.Adam(rate) in compile", workers="ef.nn.Loader"
+    )
     def fit(
         self,
         x: Nest = None,
@@ -90,6 +94,7 @@ class Trainer(CompiledLayer):
             strategy=strategy,
         )
 
+    @explains_arguments()
     def evaluate(
         self,
         x: Nest = None,
@@ -110,6 +115,7 @@ class Trainer(CompiledLayer):
         logs = training.evaluate(self, source, steps, callbacks, verbose)
         return training.in_form(logs, return_dict)
 
+    @explains_arguments()
     def predict(
         self,
         x: Nest,

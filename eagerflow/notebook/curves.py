@@ -17,7 +17,7 @@ from eagerflow.notebook.markup import (
     table,
 )
 
-MAX_CHARTS, MAX_POINTS, MAX_ROWS = 12, 400, 100
+MAX_CHARTS, MAX_POINTS, MAX_ROWS = 12, 240, 100
 _MARKED = 30  # up to so many points have markers with their numbers
 _WIDTH, _HEIGHT = 300.0, 170.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 12.0, 34.0, 24.0

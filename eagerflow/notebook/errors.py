@@ -10,13 +10,13 @@ from typing import Any
 
 from eagerflow.cells import shell_here
 from eagerflow.dispatch import internal
-from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
+from eagerflow.notebook.markup import FAINT, MONOSPACE, RED, Markup, element, folded, text_block
 from eagerflow.tracebacks import users_frames
 
 MAX_CAUSES = 8
 _MAX_FRAMES = 200
 _AROUND = 2  # lines of context before and after
-_MARK = "border-left:3px solid #dc2626;padding-left:.6em"
+_MARK = f"border-left:3px solid {RED};padding-left:.6em"
 _CODE = "white-space:pre-wrap"
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 

@@ -7,7 +7,7 @@ from typing import Any
 from eagerflow.graph.graph import MAX_BOXES
 from eagerflow.graph.picture import Picture
 from eagerflow.graph.text import text
-from eagerflow.notebook.markup import Markup, element, folded, text_block
+from eagerflow.notebook.markup import Markup, element, folded, text_block, with_image
 
 MAX_LISTED_NODES = 2_000  # of a graph, for the listing to be included
 
@@ -22,5 +22,7 @@ def view(graph: Any) -> Markup:
 
 def drawn(graph: Any, limit: int = MAX_BOXES) -> Markup:
     """The picture of a graph, in a scrollable area."""
-    svg = Markup(Picture(graph, limit).svg(on_page=True))
-    return element("div", svg, style="overflow:auto;max-height:640px")
+    picture = Picture(graph, limit)
+    shape = f"width:{picture.width:.0f}px;height:{picture.height:.0f}px"
+    shown = with_image(Markup(picture.svg(on_page=True)), f"graph {graph.name}", shape)
+    return element("div", shown, style="overflow:auto;max-height:640px")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 
 from eagerflow.display import escape
@@ -10,12 +11,15 @@ from eagerflow.display import escape
 _EMPTY = frozenset(("br", "circle", "img", "line", "path", "polygon", "polyline", "rect"))
 
 BLUE, ORANGE, MAGENTA = "#3b82f6", "#ea580c", "#d6249f"
-"""Hues with a contrast of 3 or more to white and to black."""
+TEAL, VIOLET, OLIVE, RED = "#0d9488", "#8b5cf6", "#a16207", "#dc2626"
+GREY = "#7e7e7e"
+"""Colours with a contrast of 3 or more to white and to #111111."""
 
 FAINT = "opacity:.75"
 # Set on each element, since notebook pages have rules of their own for them.
 MONOSPACE = "font-family:monospace;white-space:pre;text-align:left"
 _TABLE = "border-collapse:collapse;margin:.4em 0"
+_SUMMARY = "cursor:pointer;display:list-item"  # else some pages hide the triangle
 _CELL = "padding:.1em .7em .1em 0;vertical-align:top;"
 
 
@@ -48,7 +52,7 @@ def joined(parts: Iterable[str]) -> Markup:
 
 def folded(title: str, *content: str) -> Markup:
     """Content that is shown when its title is clicked."""
-    return element("details", element("summary", title, style="cursor:pointer"), *content)
+    return element("details", element("summary", title, style=_SUMMARY), *content)
 
 
 def text_block(text: str, limit: int = 200_000) -> Markup:
@@ -77,7 +81,7 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]], alignments: str) -
 
 def picture(width: float, height: float, title: str, *content: str) -> Markup:
     """An SVG of this size in pixels, which shrinks with the page."""
-    return element(
+    svg = element(
         "svg",
         element("title", title),
         *content,
@@ -89,8 +93,28 @@ def picture(width: float, height: float, title: str, *content: str) -> Markup:
         aria_label=title,
         font_family="Helvetica, Arial, sans-serif",
         font_size="11",
-        style="max-width:100%;height:auto",
+        style="display:block;max-width:100%;height:auto",
     )
+    shape = f"width:{width:.0f}px;max-width:100%;aspect-ratio:{width:.0f}/{height:.0f}"
+    return with_image(svg, title, shape)
+
+
+def with_image(svg: Markup, title: str, shape: str) -> Markup:
+    """An SVG, and as an image below it, which shows only where a notebook is not trusted.
+
+    JupyterLab and others drop the SVG then and leave its text, which has no size here; the image
+    keeps its place. ``shape`` is the style with the size of both.
+    """
+    file = svg.replace("<svg ", f'<svg color="{GREY}" ', 1).encode()
+    image = element(
+        "img",
+        src="data:image/svg+xml;base64," + base64.b64encode(file).decode("ascii"),
+        alt=title,
+        style="display:block;margin:0;max-width:100%",
+    )
+    no_text = "font-size:0;line-height:0"
+    around = f"display:inline-block;overflow:hidden;vertical-align:top;{no_text};{shape}"
+    return element("div", svg, image, style=around)
 
 
 def label(x: float, y: float, text: str, anchor: str = "start", **more: object) -> Markup:

@@ -29,7 +29,7 @@ class Absent:
         answer = self._answer
         if not isinstance(answer, str):
             answer = answer(sys._getframe(1))
-        raise absent(cls if obj is None else obj, self._name, cls.__name__, answer)
+        raise absent(cls if obj is None else obj, self._name, cls.__name__.lstrip("_"), answer)
 
 
 class _AbsentSlot(Absent):

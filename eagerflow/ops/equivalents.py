@@ -280,6 +280,7 @@ byte: ef.uint8
 callbacks: ef.nn.callbacks
 cdouble: ef.complex128
 cfloat: ef.complex64
+clear_session reset_default_graph: nothing: no state grows; del model frees its memory
 compat v1: ef.capture.Session for graphs and feeds
 compile jit pmap tf_function: ef.function(f)
 complex_: ef.complex128
@@ -306,6 +307,7 @@ errstate seterr geterr: ef.debug_nans(True)
 eval_shape ShapeDtypeStruct: ef.capture.trace(f, *specs), ef.TensorSpec(shape, dtype)
 experimental: the feature itself: it is in ef, ef.nn or ef.capture
 export: ef.capture.export_onnx(graph, file), or model.export(file)
+float: ef.float32
 float_: ef.float64
 FloatTensor LongTensor IntTensor BoolTensor: ef.tensor(values)
 from_array frombuffer fromiter: ef.tensor(np.frombuffer(...)), through NumPy
@@ -322,12 +324,13 @@ index_exp s_ r_ c_ mgrid ogrid ix_: ef.meshgrid(*tensors), ef.concat, and Python
 init_scope name_scope variable_scope: ef.capture.scope(name)
 initializers: ef.nn.initializers
 Input InputSpec KerasTensor: ef.nn.Input(shape)
+int: ef.int32
 int_ long: ef.int64
 jacfwd jacrev: ef.jacobian(f)
 keras layers: ef.nn
 lax: ef.cond, ef.scan, ef.while_loop, ef.fori_loop, ef.conv, and the other functions of ef
 Layer: ef.nn.Layer
-load: ef.capture.load(file), or np.load
+load: ef.nn.load_model(file), ef.capture.load(file) for graphs, or np.load
 losses: ef.nn.losses
 make_graph make_jaxpr: ef.capture.trace(f, *specs)
 math functional F: ef itself: ef.relu(x), ef.softmax(x)
@@ -351,7 +354,7 @@ py_function pure_callback numpy_function: x.numpy() outside of captured code
 quantization quantizers: ef.capture.quantize(graph, examples)
 register_op register_library custom_op: ef.custom_gradient(f)
 regularizers: ef.nn.regularizers
-save: graph.save(file) of a traced graph, or np.save
+save: model.save(file), graph.save(file) of a traced graph, or np.save
 saved_model saving: ef.capture.load(file), graph.save(file), model.save(file)
 savez savetxt savez_compressed: np.savez(file, x.numpy())
 seed: ef.random.seed(0)
@@ -399,6 +402,8 @@ select narrow: x[:, i]
 sum_to_size: x.sum(axis=...)
 to_dense to_sparse coalesce is_sparse: x itself: tensors are dense
 unflatten: x.reshape(shape)
+assign assign_add assign_sub: a method of ef.Variable; w += 1 makes a tensor of it, \
+variable.assign_add(1) changes it
 base ctypes data flags strides data_ptr storage stride untyped_storage tobytes tofile \
 tostring: x.numpy() and NumPy's attribute of that name
 block_until_ready: nothing: x.numpy() waits where it must
@@ -434,6 +439,7 @@ value: x itself
 """
 
 _NETWORKS = """
+backend: ef itself: ef.exp(x), ef.mean(x); nothing has to be cleared between models
 AdaptiveAvgPool1d AdaptiveAvgPool3d: ef.nn.AdaptiveAveragePooling1D(size), or 3D
 AdaptiveAvgPool2d: ef.nn.AdaptiveAveragePooling2D(size)
 AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d: ef.nn.AdaptiveMaxPooling2D(size), 1D or 3D
@@ -506,6 +512,8 @@ compact nowrap: def call(self, inputs) of an ef.nn.Layer
 utils: ef.one_hot(classes, count), ef.clip_by_global_norm(gradients, limit), ef.random.seed(0), \
 ef.nn.plot_model(model), ef.nn.Loader(data)
 functional F: ef itself: ef.relu(x), ef.softmax(x)
+load: ef.nn.load_model(file)
+save: model.save(file)
 init: ef.nn.initializers
 models: ef.nn.Model, ef.nn.Sequential, ef.nn.load_model(file)
 RandomBrightness RandomContrast RandomCrop RandomFlip RandomRotation RandomTranslation RandomZoom \
@@ -524,7 +532,7 @@ state_dict: model.named_weights(), model.get_weights(), or model.save_weights(fi
 load_state_dict: model.set_weights(values), model.load_weights(file), or ef.nn.from_torch(model, \
 state)
 train eval: the argument training of a call, as in model(x, training=True); fit and predict set it
-to cuda cpu: weights are made on the current device: with ef.device("gpu:0"):
+to cuda cpu: with ef.device("gpu:0"): model = ..., as weights are made on the current device
 half float double bfloat16: Layer(..., dtype="float16"), or ef.nn.set_dtype_policy("mixed_float16")
 type: model.dtype
 forward: model.call: a subclass defines def call(self, inputs), and model(x) calls it
@@ -649,10 +657,30 @@ _LINALG = """
 inverse: ef.linalg.inv(x)
 """
 
+_PLACE = """
+apply: x.at[index].set(f(x[index]))
+divide div: x.at[index].multiply(1 / value)
+mul: x.at[index].multiply(value)
+power: x.at[index].set(x[index] ** value)
+put update assign: x.at[index].set(value)
+sub subtract: x.at[index].add(-value)
+"""
+
+_AT = """
+set: x.at[index].set(value)
+add: x.at[index].add(value)
+get: x[index]
+multiply mul: x.at[index].multiply(value)
+min: x.at[index].min(value)
+max: x.at[index].max(value)
+"""
+
 TABLES = {
+    "At": _AT,
     "Module": _MODULE,
     "Metric": _METRIC,
     "Optimizer": _OPTIMIZER,
+    "Place": _PLACE,
     "Schedule": _SCHEDULE,
     "Tensor": _TENSORS,
     "eagerflow": _FUNCTIONS + _PACKAGE,

@@ -146,7 +146,7 @@ def output_size(size: Any, kernel: Any, stride: int, dilation: int, pad: Any) ->
         raise ShapeError(
             f"a window of {extent} elements does not fit into {room}",
             expected="windows no larger than the input with its padding",
-            hint="padding='same'",
+            hint="padding='same'; the axes are (batch, *sizes, channels)",
         )
     return (room - extent) // stride + 1
 

@@ -98,7 +98,8 @@ def test_numbers_of_all_sizes_are_those_of_eager(dtype, name):
             assert wanted == found or {wanted, found} <= {"TypeError", "DTypeError"}, what
             continue
         assert wanted[0] == found[0], what
-        rtol = {"float16": 2e-3, "float32": 2e-6}.get(str(wanted[0]), 0)
+        rtol = {"float16": 2e-3, "float32": 2e-6, "float64": 4e-15, "complex128": 4e-15}
+        rtol = rtol.get(str(wanted[0]), 0)
         np.testing.assert_allclose(found[1], wanted[1], rtol=rtol, atol=0, err_msg=what)
 
 

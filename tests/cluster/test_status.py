@@ -1,7 +1,5 @@
 """The table and the picture of a cluster, and arguments that cannot be."""
 
-import xml.etree.ElementTree as ElementTree
-
 import pytest
 
 import eagerflow as ef
@@ -10,6 +8,7 @@ from eagerflow.devices import as_device, knows_task
 from eagerflow.errors import ArgumentError, DeviceError, SessionError
 from tests.cluster.programs import training_step
 from tests.cluster.test_sessions import digits
+from tests.notebook.pages import contrast, found, view
 
 
 def test_status_table_reports_variables_and_traffic(local):
@@ -39,7 +38,7 @@ def test_status_picture_has_boxes_for_tasks_and_arrows_for_links():
         TaskStatus("/job:worker/task:1", "lost", None, None),
         TaskStatus("/job:ps/task:0", "ready", 2, "here", to_tasks={"/job:worker/task:0": 10}),
     ]
-    root = ElementTree.fromstring(Status(tasks)._repr_html_())
+    root = found(view(Status(tasks)), "svg")[0]
     kinds = [part.tag.rpartition("}")[2] for part in root]
     assert kinds.count("rect") == 3
     assert kinds.count("g") == 2
@@ -49,6 +48,10 @@ def test_status_picture_has_boxes_for_tasks_and_arrows_for_links():
     arrow = next(part for part in root if part.tag.endswith("g"))
     told = [part.text for part in arrow if part.text]
     assert told == ["1.0 MiB from /job:worker/task:0 to /job:ps/task:0", "1.0 MiB"]
+    assert {part.get("fill") for part in found(root, "text")} == {"currentColor"}
+    for part in root.iter():
+        for colour in {part.get("fill"), part.get("stroke")} - {None, "none", "currentColor"}:
+            assert min(contrast(colour, paper) for paper in ("#111111", "#ffffff")) >= 3
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Parses the views of notebooks, and refuses forbidden contents."""
 
+import base64
 from xml.etree import ElementTree
+
+import numpy as np
 
 MAX_LETTERS = 400_000
 TAGS = set(
@@ -36,8 +39,11 @@ def parsed(page):
         assert tag in TAGS, tag
         assert set(part.attrib) <= ATTRIBUTES, part.attrib
         if tag == "img":
-            assert part.get("src").startswith("data:image/png;base64,")
+            kind, _, content = part.get("src").partition(";base64,")
+            assert kind in ("data:image/png", "data:image/svg+xml")
             assert part.get("alt")
+            if kind.endswith("svg+xml"):
+                ElementTree.fromstring(base64.b64decode(content))
         if tag == "svg":
             assert part.get("aria-label")
             assert part[0].tag.endswith("title") and part[0].text is not None
@@ -55,6 +61,14 @@ def view(thing):
 def words(root):
     """All text of a page, in its order."""
     return "".join(root.itertext())
+
+
+def contrast(colour, paper):
+    """The contrast of WCAG 2.2 between two colours, such as #3b82f6."""
+    levels = np.array([list(bytes.fromhex(c[1:])) for c in (colour, paper)]) / 255
+    linear = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
+    light = linear @ [0.2126, 0.7152, 0.0722] + 0.05
+    return float(light.max() / light.min())
 
 
 def found(root, tag):

@@ -84,7 +84,7 @@ def test_each_dtype_by_name_and_object(dtype):
         ([1.0, [2.0]], ShapeError, "ragged"),
         ("abc", DTypeError, "a str is not a tensor"),
         (b"abc", DTypeError, "a bytes is not a tensor"),
-        (["a"], DTypeError, "a list is not a tensor"),
+        (["a"], DTypeError, "a list of texts is not a tensor"),
         (None, DTypeError, "None is not a tensor"),
         ([None], DTypeError, "a list is not a tensor"),
         ({}, DTypeError, "a dict is not a tensor"),

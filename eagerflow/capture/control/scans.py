@@ -167,14 +167,16 @@ class _Scan(NamedTuple):
 def _spec(*operands: Any, **attributes: Any) -> tuple[TensorSpec, ...]:
     scan = _Scan(**attributes)
     graph, carries = as_graph(scan.body, "body"), scan.carries
+    left = len(operands)
     for value, name in ((carries, "carries"), (scan.sequences, "sequences")):
-        if count_of(value, name) is not value or isinstance(value, Dim) or value > len(operands):
+        if count_of(value, name) is not value or isinstance(value, Dim) or value > left:
             raise ShapeError(
                 f"there are {len(operands)} operands",
                 argument=name,
                 received=str(value),
                 expected="as many as the body takes",
             )
+        left -= value
     steps = scan.steps(operands)
     outs = results_of(graph, scan.once(operands), lambda i: f"operands[{i}]")
     same_carries(graph, graph.outputs, carries, "carries")

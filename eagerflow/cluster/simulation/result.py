@@ -11,6 +11,7 @@ from eagerflow import extras
 from eagerflow.cluster.simulation.machines import Machines
 from eagerflow.cluster.simulation.step import COMPUTE, Step
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
+from eagerflow.notebook.plots import page_colours
 from eagerflow.notebook.views import html
 
 MILLION = 1_000_000
@@ -158,20 +159,22 @@ class Simulation:
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw speed-up and parts of the time over numbers of devices, into a picture file.
 
-        ``path`` ends in ``.png``, ``.svg`` or ``.pdf``. Raises MissingExtraError if matplotlib
-        is not installed.
+        ``path`` ends in ``.png``, ``.svg`` or ``.pdf``. The picture is transparent, in colours for
+        light and dark pages, unless matplotlib has a style with colours. Raises MissingExtraError
+        if matplotlib is not installed.
         """
         figures = extras.load("matplotlib.figure", "plot", "Simulation.plot")
-        figure = figures.Figure(figsize=(10.5, 3.8), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        self._draw_speedup(left)
-        self._draw_parts(right)
-        figure.suptitle(f"{self.name}: {self.method}")
-        figure.savefig(path, dpi=120)
+        with page_colours("Simulation.plot"):
+            figure = figures.Figure(figsize=(10.5, 3.8), layout="constrained")
+            left, right = figure.subplots(1, 2)
+            self._draw_speedup(left)
+            self._draw_parts(right)
+            figure.suptitle(f"{self.name}: {self.method}")
+            figure.savefig(path, dpi=120)
 
     def _draw_speedup(self, axes: Any) -> None:
         devices = [row.devices for row in self.rows]
-        axes.plot(devices, devices, color="0.6", linestyle="--", label="ideal")
+        axes.plot(devices, devices, color="0.5", linestyle="--", label="ideal")
         axes.plot(devices, [row.speedup for row in self.rows], marker="o", label="predicted")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from eagerflow.nn.arguments import require
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.progress import shown
+from eagerflow.notebook.plots import page_colours
 
 __all__ = ["CSVLogger", "History"]
 
@@ -73,8 +75,9 @@ class History(Callback):
     def plot(self, *names: str) -> list[Any]:
         """Draw a picture of each number, training and validation in one; returns matplotlib's axes.
 
-        ``names`` selects the numbers; the default is all. Raises ArgumentError for unknown names,
-        MissingExtraError if matplotlib is not installed.
+        ``names`` selects the numbers; the default is all. The picture is transparent, in colours
+        for light and dark pages, unless matplotlib has a style with colours. Raises ArgumentError
+        for unknown names, MissingExtraError if matplotlib is not installed.
 
         >>> history = ef.nn.callbacks.History()
         >>> history.on_epoch_end(0, {"loss": 1.5, "val_loss": 1.7, "accuracy": 0.5})
@@ -87,9 +90,12 @@ class History(Callback):
             require(name in known, name, "not in the history", "History.plot", "names", expected)
         if not known:
             raise ArgumentError("no epoch has ended yet", op="History.plot")
+        with page_colours("History.plot"):
+            return self._drawn(names or known)
+
+    def _drawn(self, shown: Sequence[str]) -> list[Any]:
         pyplot = extras.load("matplotlib.pyplot", "plot", "History.plot")
         ticker = extras.load("matplotlib.ticker", "plot", "History.plot")
-        shown = names or known
         rows = -(-len(shown) // COLUMNS)
         columns = min(len(shown), COLUMNS)
         _, grid = pyplot.subplots(
@@ -98,6 +104,8 @@ class History(Callback):
         for name, axes in zip(shown, grid.flat, strict=False):
             self._draw(axes, name)
             axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+            # The first ticks are made now, with the colours of now; later ones are like them.
+            axes.get_xticklabels(), axes.get_yticklabels()
         for axes in grid.flat[len(shown) :]:
             axes.remove()
         return list(grid.flat[: len(shown)])

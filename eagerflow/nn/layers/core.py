@@ -17,6 +17,7 @@ from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.spatial import DataFormat
+from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.nn.symbols import symbol
 from eagerflow.ops.attributes import DTypeLike
@@ -258,17 +259,29 @@ class InputLayer(Layer):
         return self.symbol.held
 
     def call(self, inputs: Tensor) -> Tensor:
+        if isinstance(inputs, list | tuple | dict):
+            raise self._several(shapes_of(inputs))
         sizes = tuple(inputs.shape[1:])
         pairs = zip(sizes, self.shape, strict=False)
         unlike = [a for a, b in pairs if isinstance(b, int) and a != b]  # others are any size
         if len(sizes) != len(self.shape) or unlike:
-            self.expect(inputs, rank=len(self.shape) + 1)
+            is_flat = sizes == self.shape[:-1] and self.shape[-1] == 1
+            if not is_flat:
+                self.expect(inputs, rank=len(self.shape) + 1)
             raise self._misfit(
                 "the input has another shape than the model was made for",
                 f"shape {tuple(inputs.shape)}",
                 f"(batch, {', '.join(map(str, self.shape))})",
+                "x[..., None] adds the axis of one channel" if is_flat else self._turned(sizes),
             )
         return inputs
+
+    def _turned(self, sizes: tuple[DimLike, ...]) -> str:
+        """The remedy for examples of this size, such as images with their channels first."""
+        axes = 0, *range(2, len(sizes) + 1), 1
+        if len(sizes) > 1 and (*sizes[1:], sizes[0]) == self.shape:
+            return f"channels come last: ef.permute_dims(x, {axes})"
+        return f"ef.nn.Input({sizes}) at the head of a model for such examples"
 
     def __repr__(self) -> str:
         return printable(f"<InputLayer {self.name}: {summary(self.output)}>")

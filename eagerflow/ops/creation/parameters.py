@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow.convert import plain_number
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.ops.family import as_operand
 from eagerflow.spec import broadcast
@@ -21,13 +22,18 @@ def fitting(value: Any, numbers: Tensor, argument: str) -> Any:
     if isinstance(value, int | float | np.number):
         return plain_number(value)
     tensor = as_operand(value, numbers)
-    if broadcast(tensor.shape, numbers.shape) != numbers.shape:
+    try:
+        fits = broadcast(tensor.shape, numbers.shape) == numbers.shape
+    except raised_here(ShapeError):
+        fits = False
+    if not fits:
         raise ShapeError(
             "the value does not broadcast to the shape to draw",
             op="random",
             argument=argument,
             received=summary(tensor),
             expected=f"a shape that broadcasts to {numbers.shape}",
+            hint="the shape to draw is the first argument, before parameters",
         )
     return tensor
 

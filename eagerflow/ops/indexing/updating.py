@@ -24,6 +24,7 @@ from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Sample, ops
+from eagerflow.ops.absent import explain
 from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
 from eagerflow.ops.creation.ranges import arange
@@ -50,6 +51,7 @@ from eagerflow.ops.indexing.indices import (
 from eagerflow.ops.indexing.operators import write_rule
 from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions, runs
 from eagerflow.ops.late import load
+from eagerflow.ops.other_names import table
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -422,6 +424,11 @@ class _At:
     def __getitem__(self, index: Any) -> _Place:
         return _Place(self._x, index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise DTypeError(
+            "tensors cannot be changed in place", op="at", hint="y = x.at[index].set(value)"
+        )
+
 
 def _at(self: Any) -> _At:
     """Copies that differ at an index: ``x.at[index].set(value)``, ``.add``, ``.multiply`` ...
@@ -433,4 +440,6 @@ def _at(self: Any) -> _At:
     return _At(self)
 
 
+explain(_At, table("At"))
+explain(_Place, table("Place"))
 Operators.at = property(_at)  # type: ignore[assignment, method-assign]

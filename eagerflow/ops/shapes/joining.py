@@ -68,10 +68,15 @@ def _concat_spec(*arrays: TensorSpec, axis: Any = 0) -> TensorSpec:
     rest = (*first.shape[:at], *first.shape[at + 1 :])
     for i, a in enumerate(arrays):
         if a.ndim != first.ndim or (*a.shape[:at], *a.shape[at + 1 :]) != rest:
+            unlike = [
+                k for k, (n, m) in enumerate(zip(a.shape, first.shape, strict=False)) if n != m
+            ]
+            fits = a.ndim == first.ndim and len(unlike) == 1
             raise ShapeError(
                 f"the shapes differ in more than axis {at}",
                 argument=f"arrays[{i}]",
                 expected=f"{first.ndim} axes with the sizes of arrays[0], except for axis {at}",
+                hint=f"axis={unlike[0]}" if fits else None,
             )
     length = sum(a.shape[at] for a in arrays)
     return first.like(sized((*first.shape[:at], length, *first.shape[at + 1 :]), "arrays"))

@@ -9,6 +9,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.nn import callbacks
 from eagerflow.nn.callbacks.base import hooks
+from tests.notebook.pages import contrast
 
 X = np.linspace(-1, 1, 32, dtype="float32")[:, None]
 Y = 3 * X + 1
@@ -310,6 +311,44 @@ def test_history_plots_each_number_once(tmp_path):
         history.plot("los")
     with pytest.raises(ef.errors.ArgumentError, match="no epoch"):
         callbacks.History().plot()
+
+
+def colours_of(axes):
+    """All colours that a plot has: of texts, lines, borders and ticks."""
+    from matplotlib.text import Text
+
+    parts = [part for part in axes.findobj(Text) if part.get_text()]
+    parts += [*axes.lines, *axes.xaxis.get_ticklines(), *axes.yaxis.get_ticklines()]
+    borders = [spine.get_edgecolor() for spine in axes.spines.values()]
+    return [*(part.get_color() for part in parts), *borders]
+
+
+def test_history_is_drawn_for_light_and_dark_pages():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    to_hex, to_rgba = matplotlib.colors.to_hex, matplotlib.colors.to_rgba
+    history = history_of(loss=[3, 2, 1], val_loss=[4, 3, 2])
+    with matplotlib.style.context("default"):
+        (axes,) = history.plot()
+    axes.figure.canvas.draw()
+    assert to_rgba(axes.get_facecolor())[3] == to_rgba(axes.figure.get_facecolor())[3] == 0
+    colours = {to_hex(colour) for colour in colours_of(axes)}
+    for paper in ("#111111", "#ffffff"):
+        assert min(contrast(colour, paper) for colour in colours) >= 3
+    # Otherwise Jupyter puts a background of one lightness behind the plot.
+    labels = axes.get_xticklabels() + axes.get_yticklabels()
+    light = [np.dot(to_rgba(label.get_color())[:3], [0.299, 0.587, 0.114]) for label in labels]
+    assert min(light) < 0.5 < max(light)
+
+
+def test_history_has_the_colours_of_the_users_style():
+    style = pytest.importorskip("matplotlib.style")
+    with style.context(["default", "dark_background"]):
+        (axes,) = history_of(loss=[3, 2, 1]).plot()
+        assert axes.title.get_color() == "white" and axes.figure.get_facecolor()[3] == 1
+    with style.context(["default", {"lines.linewidth": 3, "text.color": "red"}]):
+        (axes,) = history_of(loss=[3, 2, 1]).plot()
+        assert axes.title.get_color() == "red" and axes.figure.get_facecolor() == (1, 1, 1, 1)
 
 
 def test_history_plot_without_matplotlib_raises(monkeypatch):

@@ -1,5 +1,7 @@
 """Graphs and plans in a notebook."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from tests.graph.graphs import chain
 from tests.graph.test_drawing import blocks
-from tests.notebook.pages import HOSTILE, found, parsed, view, words
+from tests.notebook.pages import HOSTILE, contrast, found, parsed, view, words
 
 
 def network(n=60):
@@ -38,6 +40,17 @@ def test_pictures_have_the_colours_of_the_page():
     assert not [part for part in svg if part.get("fill") == "#ffffff"]  # no paper of their own
     # Ids would meet those of other pictures on the page.
     assert not [part for part in root.iter() if part.get("id")]
+
+
+def test_files_of_pictures_are_dark_where_the_viewer_is():
+    svg = network().to_svg()
+    if "eagerflow-graph" not in svg:
+        pytest.skip("Graphviz has drawn it")
+    light = re.search(r'color="(#\w+)".*?<rect [^>]*fill="(#\w+)"', svg, re.DOTALL).groups()
+    dark = re.findall(r"(?:color|fill): (#\w+)", svg)
+    assert contrast(*light) >= 7 and contrast(*dark) >= 7
+    hues = set(re.findall(r'(?:fill|stroke)="(#\w+)"', svg)) - {light[1]}
+    assert min(contrast(hue, paper) for hue in hues for paper in (light[1], dark[1])) >= 3
 
 
 def test_large_graphs_are_shown_in_parts():

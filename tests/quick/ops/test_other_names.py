@@ -19,6 +19,8 @@ X = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
 MODEL = ef.nn.Sequential([ef.nn.Input((2,)), ef.nn.Dense(1)])
 MODEL.compile("adam", "mse")
 PLACES = {
+    "At": X.at,
+    "Place": X.at[0],
     "eagerflow": ef,
     "eagerflow.nn": ef.nn,
     "eagerflow.nn.callbacks": ef.nn.callbacks,
@@ -187,6 +189,13 @@ def test_sizes_beside_each_other_are_one_tuple():
     ):
         with pytest.raises(DTypeError, match=r"several sizes are one tuple, \(3, 4\); x\.reshape"):
             call()
+
+
+def test_places_cannot_be_assigned_to():
+    with pytest.raises(DTypeError, match=r"y = x\.at\[index\]\.set\(value\)"):
+        X.at[0] = 5.0
+    with pytest.raises(AttributeError, match=r"^At has no attribute 'set'; here it is x\.at"):
+        X.at.set(0, 5.0)
 
 
 # Completion --------------------------------------------------------------------------------------

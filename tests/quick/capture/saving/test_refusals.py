@@ -9,10 +9,10 @@ from safetensors.numpy import save_file
 
 import eagerflow as ef
 from eagerflow.capture.saving import decoding, encoding, file
-from eagerflow.errors import CaptureError, FileFormatError
+from eagerflow.errors import ArgumentError, CaptureError, FileFormatError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
-from eagerflow.op import custom_op
+from eagerflow.op import custom_op, ops
 from tests.capture.saving.saved_programs import (
     FLOAT32,
     changed,
@@ -230,3 +230,11 @@ def test_with_text_makes_the_same_file():
     data = file.encode(dense())
     again = with_text(data, text_of(sections(data)))
     assert file.encode(file.decode(again)) == data
+
+
+@pytest.mark.parametrize(("carries", "sequences"), [(2, 2), (3, 0), (1, 3), (-1, 1)])
+def test_scans_of_more_operands_than_there_are(carries, sequences):
+    body = ef.capture.trace(lambda a, b: (a + b, a), *[ef.TensorSpec((2,), "float32")] * 2)
+    counts = {"carries": carries, "sequences": sequences, "length": 3}
+    with pytest.raises((ShapeError, ArgumentError)):
+        ops["scan"].infer(*[ef.TensorSpec((2,), "float32")] * 2, body=body, **counts)
