@@ -17,21 +17,19 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import INSTRUCTIONS, SAME_BITS, is_float
 from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled_together
-from eagerflow.devices import Device, Kind, SymbolicKind
-from eagerflow.dtypes import DType, as_dtype
-from eagerflow.errors import CaptureError
+from eagerflow.devices import Kind
 from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, multiply_no_nan
 from eagerflow.ops.elementwise.gradient_ops import GradientOp
 from eagerflow.ops.family import Operand
+from eagerflow.ops.formula import Writer, value_of
 from eagerflow.recorder import (
     ATTRIBUTES,
     FIRST_KEY,
     FIRST_VALUE,
     RESULT,
-    Recorder,
     process,
 )
 from eagerflow.runtime import buffers
@@ -58,72 +56,36 @@ MAX_KERNELS = 64  # per rule: for dtypes, attributes, and Python numbers among t
 # Writing down ------------------------------------------------------------------------------------
 
 
-class _Writer:
-    """Collects the statements of a region from op calls on its symbols."""
+class _Writer(Writer):
+    """Writes elementwise ops on floats, and tells whether their kernels have the same bits."""
 
     def __init__(self, s: Any) -> None:
-        self.s = s
+        super().__init__(s)
         self.calls = 0
         self.same_bits = True
 
     def write(self, op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
         """The value of an op's result; AttributeError if the op has no such form."""
         self.calls += 1
-        if op.call is astype:
-            return self.s.convert(values[0], attributes["dtype"].name)
-        if op.family != "elementwise":
-            raise AttributeError(f"{op.name} is not element-wise")
+        if op.call is not astype:
+            if op.family != "elementwise":
+                raise AttributeError(f"{op.name} is not element-wise")
+            same = self._has_same_bits(op, values)  # which raises where there is no form
+            self.same_bits = self.same_bits and same
+        return super().write(op, values, attributes)
+
+    def _has_same_bits(self, op: Op, values: list[Any]) -> bool:
         if not isinstance(op.scalar, str):
             # The formula of its kernel, compiled to the same machine code.
-            own = op.scalar is op.kernel or op.call is multiply_no_nan
-            self.same_bits = self.same_bits and own
-            return op.scalar(self.s, *values, **attributes)  # type: ignore[operator]
+            return op.scalar is op.kernel or op.call is multiply_no_nan
         takes, kinds = INSTRUCTIONS[op.scalar].takes, {getattr(v, "dtype", "") for v in values}
         kinds -= {""}
         if takes == "bool" and kinds != {"bool"}:
             raise AttributeError(f"{op.name} of numbers")
         if takes in ("number", "float") and not all(is_float(x) for x in kinds):
             raise AttributeError(f"{op.name} of values that are not floats")
-        self.same_bits = self.same_bits and op.scalar in SAME_BITS
-        return getattr(self.s, op.scalar)(*values)
+        return op.scalar in SAME_BITS
 
-
-class _Symbol:
-    """The content of a Tensor that represents a value of a region."""
-
-    shape = (2, 2)  # a placeholder; elementwise rules read no shape
-    size = 4
-
-    def __init__(self, writer: _Writer, value: Any) -> None:
-        self.writer, self.value, self.dtype = writer, value, as_dtype(value.dtype)
-
-    def refuse(self, how: str) -> None:
-        """Raise, since there is no number."""
-        raise CaptureError(f"{how} needs numbers")
-
-
-class _Symbols(Recorder):
-    """Answers op calls on symbols."""
-
-    def __init__(self) -> None:
-        self.kinds: dict[tuple[Device, DType], SymbolicKind] = {}
-
-    def tensor(self, writer: _Writer, value: Any, device: Device) -> Tensor:
-        """The Tensor for a value."""
-        symbol = _Symbol(writer, value)
-        key = device, symbol.dtype
-        if key not in self.kinds:
-            self.kinds[key] = SymbolicKind(*key, self)
-        return new_tensor(symbol, self.kinds[key])
-
-    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Tensor:
-        like = next(x for x in args if type(x) is Tensor)
-        writer: _Writer = like._array.writer
-        values = [x._array.value if type(x) is Tensor else x for x in args]
-        return self.tensor(writer, writer.write(op, values, attributes), like._kind.device)
-
-
-_symbols = _Symbols()
 
 # Kernels -----------------------------------------------------------------------------------------
 
@@ -161,9 +123,9 @@ class _Body:
         device = self.kind.device
         given: list[Any] = [*self.numbers]
         for i, value in zip(self.kinds, own, strict=True):
-            given[i] = _symbols.tensor(writer, value, device)
+            given[i] = writer.tensor(value, device)
         p = self.partial(*given, **self.attributes)
-        return self.product(_symbols.tensor(writer, g, device), p)._array.value
+        return value_of(self.product(writer.tensor(g, device), p))
 
     def region(self) -> Any:
         """The region for arrays of one shape."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.instructions import instructions
+from eagerflow.codegen.instructions import TYPES, instructions
 from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled, tiled_together
 from eagerflow.runtime import buffers
 
@@ -60,19 +60,17 @@ def on_numpy(body: generated.Body) -> Call:
             x, more = np.asarray(x, order="C"), tuple(rest)  # broadcast axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
-        small = x.size < MIN_TILED_ELEMENTS
+        small = x.size < MIN_TILED_ELEMENTS or char not in "fd"  # integers: few steps
         if small and (make := few.get(key)) is not None and generated.calls is None:
-            if x.ndim:
-                return make(x, *more)
-            return make(*[a.reshape(1) for a in (x, *more)]).reshape(())  # NumPy returns scalars
-        if char not in "fd":
+            return make(x, *more) if x.ndim else _of_numbers(make, (x, *more))
+        if x.dtype.name not in TYPES:
             return slow(np, x, *more, **attributes)
-        if generated.pays(x.size):
+        if char in "fd" and generated.pays(x.size):
             return generated.elementwise(body, x, *more, **attributes)
         arrays = (x, *more)
         if small:
-            program(few, key, arrays, attributes, False)
-            return kernel(xp, *arrays, **attributes)
+            make = program(few, key, arrays, attributes, False)
+            return make(*arrays) if x.ndim else _of_numbers(make, arrays)
         if not more:
             return tiled(program(tiles, (key, True), arrays, attributes, True), x)
         run = all(a.flags.c_contiguous for a in arrays)
@@ -82,6 +80,11 @@ def on_numpy(body: generated.Body) -> Call:
         return out
 
     return kernel
+
+
+def _of_numbers(make: Call, arrays: Any) -> Any:
+    """The result of a program for arrays without axes, for which NumPy returns scalars."""
+    return make(*[a.reshape(1) for a in arrays]).reshape(())
 
 
 def _alike(x: Any, others: tuple[Any, ...]) -> bool:

@@ -13,7 +13,7 @@ from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
-from eagerflow.ops.elementwise.arithmetic import abs, negative
+from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.exponential import exp, log1p
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eagerflow.ops.elementwise.arithmetic import abs, sign
+from eagerflow.ops.elementwise.arithmetic import sign
 from eagerflow.ops.elementwise.exponential import expm1
 from eagerflow.ops.elementwise.powers import power, sqrt
 from eagerflow.ops.elementwise.selection import maximum

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eagerflow.ops.elementwise.arithmetic import abs
 from eagerflow.ops.elementwise.comparison import isnan
 from eagerflow.ops.elementwise.exponential import exp, log, log1p
 from eagerflow.ops.elementwise.precision import in_float32
