@@ -209,3 +209,23 @@ def test_aliases():
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+BY_BATCH = {"CTC", "Circle", "Dice", "Tversky"}  # of all examples, or of sequences
+STACKED = [row for row in ROWS if row.cls not in BY_BATCH and row.kwargs.get("axis", -1) == -1]
+
+
+@pytest.mark.parametrize("row", STACKED, ids=lambda row: row.id)
+def test_losses_of_a_stack_are_those_of_its_parts(row):
+    loss, (y, p) = made(row, reduction="none")
+    parts = [loss.call(a, b).numpy() for a, b in ((y, p), (y[::-1], p[::-1]))]
+    agree(loss.call(ef.stack([y, y[::-1]]), ef.stack([p, p[::-1]])), np.stack(parts))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in losses.__all__ if "Crossentropy" in name and not name.startswith("Sparse")],
+)
+def test_cross_entropies_refuse_integers_as_predictions(name):
+    with pytest.raises(ef.errors.DTypeError, match="predictions are integers"):
+        getattr(losses, name)().call(ONE_HOT, ONE_HOT.astype("int64"))
