@@ -157,6 +157,8 @@ def is_without_effect(node):
     match node:
         case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
             return True
+        case ast.FunctionDef(returns=returns) if returns and "Sample" in ast.unparse(returns):
+            return True  # it makes the samples of an op
         case (
             ast.keyword(arg=name) | ast.FunctionDef(name=name) | ast.Dict(keys=[ast.Constant(name)])
         ):

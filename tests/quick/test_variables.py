@@ -16,6 +16,26 @@ def test_trainable_are_those_with_gradients(dtype, asked):
     assert v.trainable is (asked and np.dtype(dtype).kind not in "biu")
 
 
+@pytest.mark.parametrize("give", [np.asarray, ef.asarray, memoryview])
+def test_values_are_copied(give):
+    array = np.arange(3.0)
+    v = ef.Variable(give(array))
+    array[0] = 9.0
+    np.testing.assert_array_equal(v.numpy(), [0.0, 1.0, 2.0])
+    v.assign(give(array))
+    array[1] = 9.0
+    np.testing.assert_array_equal(v.numpy(), [9.0, 1.0, 2.0])
+
+
+def test_a_tensor_and_the_variable_made_of_it_have_gradients_of_their_own():
+    x = ef.tensor([1.0, 2.0])
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        v = ef.Variable(x)
+        y = (x * x + v * 3.0).sum()
+    assert [g.tolist() for g in tape.gradient(y, [x, v])] == [[2.0, 4.0], [3.0, 3.0]]
+
+
 def alone(v, w):
     v.assign(5.0)
     w.assign_add(2.0)
