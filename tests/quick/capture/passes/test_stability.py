@@ -239,6 +239,20 @@ def test_gradients_of_scaled_results(name, scale):
     np.testing.assert_allclose(computed(found, [x])[0], computed(graph, [x])[0], 1e-9, 1e-12)
 
 
+@pytest.mark.parametrize("number", [1.0, 2.0, -1.0])
+@pytest.mark.parametrize("f", [ef.sigmoid, ef.softmax], ids=["sigmoid", "softmax"])
+def test_gradients_of_numbers_over_a_result(f, number):
+    x = ef.tensor(np.random.default_rng(0).standard_normal((3, 4)))
+
+    def pulled(x):
+        y, pull = ef.vjp(f, x)
+        return pull(number / y)[0]
+
+    graph = ef.capture.trace(pulled, x)
+    found = computed(graph.optimized(), [x])[0]
+    np.testing.assert_allclose(found, computed(graph, [x])[0], 1e-9, 1e-12)
+
+
 @pytest.mark.parametrize("shape, axis, keepdims", [
     ((3, 4), 0, False), ((3, 4), 1, False), ((3, 4), (0, 1), False), ((3, 4), 1, True),
     ((2, 3, 4), (0, 2), False), ((3, 3), 0, False), ((3, 3), 1, False), ((4,), None, False),
