@@ -82,3 +82,18 @@ def test_functions_of_examples_and_of_batches():
     examples = ef.nn.Loader(np.arange(5), None, map=lambda x: x + 1)
     loader = examples.map(lambda x: x * 10).batch(2).map(np.flip).map(lambda x: x + 1)
     assert [x.tolist() for x in loader] == [[21, 11], [41, 31], [51]]
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_ragged_examples_are_collated_in_order(workers, prefetch):
+    def padded(examples):
+        return np.stack([np.pad(x, (0, 4 - len(x)), constant_values=-1) for x in examples])
+
+    rows = [np.arange(n) for n in (1, 3, 2, 4, 0)]
+    loader = ef.nn.Loader(rows, 2, collate_fn=padded, workers=workers, prefetch=prefetch)
+    assert (loader.workers, loader.ahead) == (workers, prefetch)
+    found = [x.tolist() for x in loader]
+    assert found == [padded(rows[i : i + 2]).tolist() for i in (0, 2, 4)]
+    with pytest.raises(ef.errors.ArgumentError, match="no lists of examples"):
+        ef.nn.Loader(rows, None, collate_fn=padded)

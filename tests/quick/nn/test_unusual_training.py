@@ -245,3 +245,12 @@ def test_layers_know_whether_they_are_trained(way, eagerly):
     model = ef.nn.Sequential([Shift(), ef.nn.Dense(4, kernel_initializer="identity")])
     model.compile(ef.nn.optimizers.SGD(0.0), "mse", run_eagerly=eagerly)
     assert MODES[way](model) == pytest.approx(float(way in ("fit", "train_on_batch")), abs=1e-6)
+
+
+@pytest.mark.parametrize(("frequency", "epochs"), [(1, 4), (2, 2), (3, 1), ([1, 4], 2), ((2,), 1)])
+def test_validation_follows_its_epochs(frequency, epochs):
+    model = ef.nn.Sequential([ef.nn.Dense(4)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    options = {"validation_data": (X, X), "validation_freq": frequency}
+    history = model.fit(X, X, epochs=4, verbose=0, **options).history
+    assert (len(history["loss"]), len(history["val_loss"])) == (4, epochs)
