@@ -170,8 +170,7 @@ class _Reader:
         return self.variables[name]
 
     def _constant(self, found: Mapping[str, Any]) -> Tensor:
-        dtype = as_dtype(found["dtype"])
-        numbers = np.array(_numbers(found["values"])).astype(dtype)
+        numbers = np.array(_numbers(found["values"]), as_dtype(found["dtype"]))
         return as_tensor(numbers.reshape(found["shape"]))
 
     def _spec(self, found: Any) -> Any:

@@ -1,5 +1,6 @@
 """Runs of several sessions that write one Variable: one after the other, and none is lost."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -89,12 +90,14 @@ def test_orders_of_variables_cannot_make_runs_wait_for_each_other(impatient):
 # Turns -------------------------------------------------------------------------------------------
 
 
-def begins_soon(variables, seconds=SECONDS):
-    """Whether another thread gets its turn for some Variables now."""
+def begins_soon(*nested, seconds=SECONDS):
+    """Whether another thread gets its turns for some Variables, one in the other, now."""
     begun = threading.Event()
 
     def run():
-        with Turn(frozenset(variables)):
+        with contextlib.ExitStack() as turns:
+            for variables in nested:
+                turns.enter_context(Turn(frozenset(variables)))
             begun.set()
 
     thread = threading.Thread(target=run, daemon=True)
@@ -111,7 +114,7 @@ def test_reads_and_writes_of_other_variables_do_not_wait():
         assert begins_soon([ef.Variable(0.0)])[0]
         (read,) = side_by_side(lambda: session.run("n"))
         np.testing.assert_array_equal(read, np.zeros(3))
-        found, thread = begins_soon([n], 0.05)
+        found, thread = begins_soon([n], seconds=0.05)
         assert not found
     thread.join(SECONDS)
     assert not thread.is_alive()
@@ -120,8 +123,8 @@ def test_reads_and_writes_of_other_variables_do_not_wait():
 def test_waiting_runs_proceed_in_arrival_order():
     n, m = ef.Variable(0.0), ef.Variable(0.0)
     with Turn(frozenset([n])):
-        _, both = begins_soon([n, m], 0.05)
-        found, late = begins_soon([m], 0.05)
+        _, both = begins_soon([n, m], seconds=0.05)
+        found, late = begins_soon([m], seconds=0.05)
         assert not found, "it has come later than one that waits for the same"
     for thread in (both, late):
         thread.join(SECONDS)
@@ -134,6 +137,14 @@ def test_nested_run_in_the_same_thread_does_not_wait():
     with Turn(frozenset([n])), Turn(frozenset([n])):
         assert len(running_turns()) == 2
     assert not running_turns()
+
+
+def test_nested_run_does_not_wait_for_other_threads_either():
+    n, m = ef.Variable(0.0), ef.Variable(0.0)
+    with Turn(frozenset([n])):
+        found, thread = begins_soon([m], [n])
+        assert found
+    thread.join(SECONDS)
 
 
 def test_failed_or_interrupted_waiting_run_leaves_the_queue(monkeypatch):

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -254,6 +254,23 @@ def test_both_directions_at_once_many_times(make, buses):
     ends = [end for task in two.tasks for own in ends_of(task) for end in own.values()]
     assert sorted(end._leads for end in ends) == [False, False, True, True]
     assert exchange(two, 100) == []
+
+
+def test_an_end_that_follows_starts_no_transfer_before_the_leading_one():
+    end = lanes.ReceivingEnd("token", None, False, None, None)
+    taken = SimpleQueue()
+
+    def take():
+        while True:
+            taken.put(end.taken())
+
+    threading.Thread(target=take, daemon=True).start()
+    for number in (1, 2):
+        end.expect(number, [number], print)
+        with pytest.raises(Empty):
+            taken.get(timeout=0.05)
+        end.begun(number)
+        assert taken.get(timeout=SECONDS) == ([number], print)
 
 
 def test_a_planted_wrong_order_is_found(make, monkeypatch):

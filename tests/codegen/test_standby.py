@@ -1,5 +1,6 @@
 """Helpers that stand by: teams that run are seen, done once, and left before they end."""
 
+import ctypes
 import os
 import threading
 import time
@@ -104,6 +105,24 @@ def test_forked_child_has_no_standby_helpers(two):
         same = all(np.array_equal(sigmoid(x), wanted) for _ in range(5))
         os._exit(0 if none and same else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forked_child_waits_for_no_helper_of_its_parent():
+    """A helper is at work while the process forks: it counts in the team's first word."""
+    own = team.Team([], None)
+    at_work = ctypes.c_int64.from_address(own.address)
+    at_work.value += 1
+    child = os.fork()
+    if child == 0:
+        own.run(0)
+        os._exit(0)
+    at_work.value -= 1
+    timer = threading.Timer(20, os.kill, (child, 9))
+    timer.start()
+    assert os.waitpid(child, 0)[1] == 0
+    timer.cancel()
 
 
 def test_memory_that_all_threads_share_is_no_helpers_own(two):

@@ -114,8 +114,12 @@ def changed_calls(call):
     for left_out in named:
         rest = [k for k in call.keywords if k is not left_out]
         yield "argument", ast.Call(call.func, call.args, rest)
-    if len(call.args) == 2 and not any(
-        isinstance(a, ast.Starred | ast.Constant) for a in call.args
+    texts = {ast.dump(a) for a in call.args}
+    symmetric = isinstance(call.func, ast.Name) and call.func.id in CALLS
+    if (
+        len(call.args) == len(texts) == 2
+        and not symmetric
+        and not any(isinstance(a, ast.Starred | ast.Constant) for a in call.args)
     ):
         yield "order", ast.Call(call.func, call.args[::-1], call.keywords)
 
@@ -153,6 +157,8 @@ def is_without_effect(node):
     match node:
         case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
             return True
+        case ast.FunctionDef(returns=returns) if returns and "Sample" in ast.unparse(returns):
+            return True  # it makes the samples of an op
         case (
             ast.keyword(arg=name) | ast.FunctionDef(name=name) | ast.Dict(keys=[ast.Constant(name)])
         ):

@@ -1,5 +1,6 @@
 """Products by generated kernels: any layout, size and type, the same bits with any threads."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -101,6 +102,15 @@ def factors(draw):
 def test_products(given_):
     a, b, out = given_
     check(a, b, matrix_product.multiply(a, b, out))
+
+
+def test_stacks_broadcast_along_any_of_three_axes():
+    rng, lead = np.random.default_rng(0), (2, 3, 2)
+    ways = list(itertools.product(*[(1, size) for size in lead]))
+    for of_a, of_b in itertools.product(ways, ways):
+        a, b = (rng.standard_normal((*way, 7, 7), np.float32) for way in (of_a, of_b))
+        out = np.empty((*np.broadcast_shapes(of_a, of_b), 7, 7), np.float32)
+        check(a, b, matrix_product.multiply(a, b, out))
 
 
 SHAPES = [(300, 700, 90), (1, 2000, 300), (64, 300, 520), (2048, 9, 2048), (1030, 260, 70)]

@@ -245,14 +245,17 @@ def test_checkpoint_returns_arguments_integers_and_objects():
     assert tape.gradient(loss, w).tolist() == [2.0, 6.0]
 
 
-def test_a_checkpoint_knows_values_between_assignments():
+@pytest.mark.parametrize("ways", [*itertools.product(["assign", "assign_add"], repeat=2)])
+def test_a_checkpoint_knows_values_between_assignments(ways):
     def step(wrap):
         v = ef.Variable(2.0)
 
         def f(x):
-            first = x * v
-            v.assign(5.0)
-            return first + x * v * v
+            y = x * v
+            for way in ways:
+                getattr(v, way)(5.0)
+                y = y * v + x * v * v
+            return y
 
         x = ef.tensor(3.0)
         with ef.GradientTape() as tape:

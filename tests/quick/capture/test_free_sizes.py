@@ -146,3 +146,11 @@ def test_sizes_with_names_of_their_own_do_not_meet():
 def test_free_sizes_that_do_not_meet_stay_two():
     graph = ef.capture.trace(lambda a, b: (a.sum(), b.sum()), SPEC, SPEC)
     assert graph(X, X[:2])[1].shape == ()
+
+
+def test_sizes_of_arguments_with_one_label_stay_two():
+    """Both a[0] and a_0 have the label a_0."""
+    spec = ef.TensorSpec((None,), "float32")
+    f = ef.function(lambda a, a_0: a[0].sum() - a_0.sum(), input_signature=[[spec], spec])
+    assert [float(f([ef.ones(n)], ef.ones(m))) for n, m in ((3, 5), (2, 2), (7, 4))] == [-2, 0, 3]
+    assert len(f.graphs) == 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.capture import varying
 from eagerflow.errors import EagerflowError
 from eagerflow.plan.replay import CALLS_BEFORE_PLAN
 from tests.internals import entries_of
@@ -401,3 +402,40 @@ def test_prints_of_many_sizes_show_their_values(capsys):
         captured(ef.ones(n))
     assert capsys.readouterr().out.split("\n")[:-1] == [f"{n} of {n}.0" for n in (3, 4, 5, 6)]
     assert len(captured.graphs) == 2
+
+
+# What is known of the shapes of calls -------------------------------------------------------------
+
+
+def test_a_question_about_a_size_has_a_graph_for_each_answer():
+    traces = []
+
+    @ef.function
+    def f(x):
+        traces.append(x.shape)
+        return x * 2.0 if x.shape[0] > 4 else x * 3.0
+
+    for n in (2, 3, 5, 6, 3, 7, 2, 9, 4):
+        np.testing.assert_array_equal(
+            f(np.ones(n, "f4")).numpy(), np.full(n, 2.0 if n > 4 else 3.0)
+        )
+    assert len(traces) == 3  # the first call, and both answers
+
+
+def test_patterns_that_cannot_be_traced_are_given_up():
+    known = varying.Varying(ef.tree.flatten([0])[1], 2)
+    assert known.pattern(((2,),), ["x"]) is None
+    for n in range(3, 3 + varying.MAX_FAILURES):
+        pattern = known.pattern(((n,),), ["x"])
+        assert pattern == (("x_dim0",),)
+        known.refuse(pattern)
+    assert known.pattern(((99,),), ["x"]) is None
+
+
+def test_the_first_and_the_latest_shapes_are_kept():
+    known = varying.Varying(ef.tree.flatten([0])[1], 100)
+    shapes = [((n,),) for n in range(2, 30)]
+    for one in shapes:
+        known.pattern(one, ["x"])
+        known.pattern(one, ["x"])
+    assert known.shapes == [shapes[0], *shapes[1 - varying.MAX_SHAPES :]]

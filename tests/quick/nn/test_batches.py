@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.nn.batches import make_source
+from eagerflow.errors import ShapeError
+from eagerflow.nn.batches import make_source, split_validation
 
 X = np.arange(14, dtype="float32").reshape(7, 2)
 Y = np.arange(7)
@@ -58,6 +59,23 @@ FORMS = {
     "loader of a dataset": lambda: (ef.nn.Loader(Indexed(), 3), None),
     "source": lambda: (make_source(X, Y, None, 3, "fit"), None),
 }
+
+
+@pytest.mark.parametrize("part", [0.0, 0.2, 0.5, 0.75, 0.99])
+@pytest.mark.parametrize("count", [1, 2, 5, 7])
+def test_the_last_examples_are_for_validation(count, part):
+    x, y, weight = [X[:count], (X[:count], Y[:count])], Y[:count], W[:count]
+    cut = int(count * (1 - part))
+    if cut in (0, count):
+        with pytest.raises(ShapeError, match="leaves one side empty"):
+            split_validation(x, y, weight, part)
+        return
+    halves = split_validation(x, y, weight, part)
+    for found, side in zip(halves, (slice(cut), slice(cut, count)), strict=True):
+        wanted = [X[side], (X[side], Y[side])], Y[side], W[side]
+        assert ef.tree.flatten(found)[1] == ef.tree.flatten(wanted)[1]
+        for a, b in zip(ef.tree.flatten(found)[0], ef.tree.flatten(wanted)[0], strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.dtypes import bfloat16
 from eagerflow.errors import ArgumentError, EagerflowError
 from tests.nn.test_cases import CASES, made, run
 
@@ -68,6 +69,24 @@ def test_a_large_model():
     made = alike(model, [FLOATS, longer])
     assert [w.name for w in made.weights] == [w.name for w in model.weights]
     assert made.layers[2] is made.get_layer("shared") and len(made.layers) == 4
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(np.array([np.inf, -np.inf, np.nan, -0.0, 1 / 3], name) for name in ("f2", "f4", "f8")),
+        np.array([np.inf, -np.inf, np.nan, -0.0, 1 / 3]).astype(bfloat16),
+        *(np.array([np.iinfo(t).min, np.iinfo(t).max - 1], t) for t in ("i1", "i8", "u8")),
+        np.array([True, False]),
+    ],
+    ids=lambda values: values.dtype.name,
+)
+def test_constants_keep_their_bits(values):
+    x = ef.nn.Input((1,))
+    made = again(ef.nn.Model(x, ef.where(x > 0.0, ef.tensor(values), ef.tensor(values[::-1]))))
+    found = made(np.array([[1.0], [-1.0]], "float32")).numpy()
+    assert found.dtype == values.dtype
+    assert found.tobytes() == np.array([values, values[::-1]]).tobytes()
 
 
 @pytest.mark.sampled(6)

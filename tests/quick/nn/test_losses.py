@@ -209,3 +209,47 @@ def test_aliases():
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+BY_BATCH = {"CTC", "Circle", "Dice", "Tversky"}  # of all examples, or of sequences
+STACKED = [row for row in ROWS if row.cls not in BY_BATCH and row.kwargs.get("axis", -1) == -1]
+
+
+@pytest.mark.parametrize("row", STACKED, ids=lambda row: row.id)
+def test_losses_of_a_stack_are_those_of_its_parts(row):
+    loss, (y, p) = made(row, reduction="none")
+    parts = [loss.call(a, b).numpy() for a, b in ((y, p), (y[::-1], p[::-1]))]
+    agree(loss.call(ef.stack([y, y[::-1]]), ef.stack([p, p[::-1]])), np.stack(parts))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in losses.__all__ if "Crossentropy" in name and not name.startswith("Sparse")],
+)
+def test_cross_entropies_refuse_integers_as_predictions(name):
+    with pytest.raises(ef.errors.DTypeError, match="predictions are integers"):
+        getattr(losses, name)().call(ONE_HOT, ONE_HOT.astype("int64"))
+
+
+@ef.custom_gradient
+def same_values(x):
+    return x, lambda g: g
+
+
+WAYS = {
+    "plain": lambda f, x: f(x),
+    "function": lambda f, x: ef.function(f)(x),
+    "checkpoint": lambda f, x: ef.checkpoint(f)(x),
+    "value and gradient": lambda f, x: ef.value_and_grad(f)(x)[0],
+    "vjp": lambda f, x: ef.vjp(f, x)[0],
+    "jvp": lambda f, x: ef.jvp(f, (x,), (x,))[0],
+    "custom gradient": lambda f, x: f(same_values(x)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_arguments_keep_their_masks_in_transforms(way):
+    x = ef.tensor([[[1.0], [2.0]], [[3.0], [100.0]]])
+    ef.nn.masks.set_mask(x, ef.tensor([[True, True], [True, False]]))
+    found = WAYS[way](lambda x: losses.MeanSquaredError()(ef.zeros((2, 2, 1)), x), x)
+    assert float(found) == pytest.approx(14 / 3)

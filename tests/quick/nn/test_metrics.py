@@ -208,3 +208,16 @@ MAPS = np.zeros((2, 3), "int64")
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 5, 8])
+def test_classes_among_the_largest(k):
+    """By default the five largest; the class of row i has i larger predictions."""
+    p, at = -np.tile(np.arange(8, dtype="f4"), (8, 1)), np.arange(8)
+    given = {} if k is None else {"k": k}
+    wanted = (at < (k or 5)).astype("f4")
+    agree(metrics.top_k_categorical_accuracy(np.eye(8)[at], p, **given), wanted)
+    agree(metrics.sparse_top_k_categorical_accuracy(at, p, **given), wanted)
+    for metric, y in (("TopK", np.eye(8)[at]), ("SparseTopK", at)):
+        made = getattr(metrics, f"{metric}CategoricalAccuracy")(**given)
+        agree(made(y, p), wanted.mean())

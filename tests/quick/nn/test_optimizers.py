@@ -377,3 +377,47 @@ def built():
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_groups_by_every_kind_of_part():
+    layers = [ef.nn.Dense(2, name=f"part{i}") for i in range(4)]
+    model = ef.nn.Sequential([ef.nn.Input((2,)), *layers])
+    optimizer = optimizers.SGD(0.5, weight_decay=0.25)
+    optimizer.add_group("part", multiplier=0.5)
+    optimizer.add_group(layers[0], multiplier=2.0)
+    optimizer.add_group([layers[1].kernel, r"part2.*bias"], multiplier=4.0, weight_decay=0.5)
+    optimizer.add_group(layers[3].bias, weight_decay=0.0)
+    multipliers = {"part0/kernel": 2, "part0/bias": 2, "part1/kernel": 4, "part2/bias": 4}
+    decays = {"part1/kernel": 0.5, "part2/bias": 0.5, "part3/bias": 0.0}
+    weights = model.trainable_weights
+    for w in weights:
+        w.assign(np.ones(w.shape))
+    optimizer.apply([ef.ones(w.shape) for w in weights], weights)
+    for w in weights:
+        rate = 0.5 * multipliers.get(w.name, 0.5)
+        right = 1.0 - rate - rate * decays.get(w.name, 0.25)
+        np.testing.assert_allclose(w.numpy(), right, 1e-6, err_msg=w.name)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (3, 4), (2, 3, 4)])
+def test_adafactor_is_its_formula(shape):
+    """Algorithm 4 of Shazeer and Stern, with the mean of each matrix of a stack."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(shape).astype("f4")
+    value, (row, column, whole) = np.float64(x), np.zeros(3)
+    variable, optimizer = ef.Variable(x), optimizers.Adafactor(0.3)
+    for step in range(1, 5):
+        g = np.asarray(rng.standard_normal(shape), "f4")
+        optimizer.apply([ef.tensor(g)], [variable])
+        kept, square = 1.0 - step**-0.8, np.float64(g) ** 2 + 1e-30
+        if len(shape) < 2:
+            v = whole = whole * kept + square * (1 - kept)
+        else:
+            row = row * kept + square.mean(-1, keepdims=True) * (1 - kept)
+            column = column * kept + square.mean(-2, keepdims=True) * (1 - kept)
+            v = row * column / row.mean(-2, keepdims=True)
+        u = g / np.sqrt(v)
+        u /= max(1.0, np.sqrt((u**2).mean()))
+        size = max(1e-3, np.sqrt((value**2).mean()))
+        value = value - min(0.3, 1 / np.sqrt(step)) * size * u
+    np.testing.assert_allclose(variable.numpy(), value, rtol=1e-4, atol=1e-6)

@@ -215,3 +215,42 @@ def test_optimizer_state_copies_weights_before_layers_change_them():
 
     for eager, captured in zip(trained(True), trained(False), strict=True):
         np.testing.assert_allclose(eager, captured, atol=1e-5)
+
+
+class Shift(ef.nn.Layer):
+    """Adds one in training."""
+
+    def call(self, inputs, training=False):
+        return inputs + 1.0 if training else inputs
+
+
+def loss_of_fit(model, name):
+    return model.fit(X, X, verbose=0, validation_data=(X, X)).history[name][0]
+
+
+MODES = {
+    "fit": lambda model: loss_of_fit(model, "loss"),
+    "train_on_batch": lambda model: model.train_on_batch(X, X),
+    "validation": lambda model: loss_of_fit(model, "val_loss"),
+    "evaluate": lambda model: model.evaluate(X, X, verbose=0),
+    "test_on_batch": lambda model: model.test_on_batch(X, X),
+    "predict": lambda model: abs(model.predict(X) - X).max(),
+    "predict_on_batch": lambda model: abs(model.predict_on_batch(X) - X).max(),
+}
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("way", MODES)
+def test_layers_know_whether_they_are_trained(way, eagerly):
+    model = ef.nn.Sequential([Shift(), ef.nn.Dense(4, kernel_initializer="identity")])
+    model.compile(ef.nn.optimizers.SGD(0.0), "mse", run_eagerly=eagerly)
+    assert MODES[way](model) == pytest.approx(float(way in ("fit", "train_on_batch")), abs=1e-6)
+
+
+@pytest.mark.parametrize(("frequency", "epochs"), [(1, 4), (2, 2), (3, 1), ([1, 4], 2), ((2,), 1)])
+def test_validation_follows_its_epochs(frequency, epochs):
+    model = ef.nn.Sequential([ef.nn.Dense(4)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    options = {"validation_data": (X, X), "validation_freq": frequency}
+    history = model.fit(X, X, epochs=4, verbose=0, **options).history
+    assert (len(history["loss"]), len(history["val_loss"])) == (4, epochs)

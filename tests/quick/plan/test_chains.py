@@ -1,5 +1,7 @@
 """Chains: steps of a segment that go through their rows together."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -153,6 +155,89 @@ def test_chains_of_random_programs_match_single_ops(program, rows):
     x = ef.tensor(drawn(rows, rows, WIDTH))
     for one, other in zip(ef.function(f)(x), alone(f, x), strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+# Steps on memory of their own ---------------------------------------------------------------------
+
+ROWS, ROW_BYTES = 4, 8
+
+
+class Step(NamedTuple):
+    """A step that computes bytes of each row of an array from those of a row of another one."""
+
+    number: int
+    places: tuple[int, int]
+    """Where the two arrays begin in memory; they have a row for each eight bytes."""
+    parts: tuple[tuple[int, int], tuple[int, int]]
+    """Offset and number of the bytes of a row that it reads and writes."""
+    whole: bool
+    """Whether a row needs all rows of the first array."""
+    joins: bool
+    movable = True
+    chain_rows = ROWS
+
+    def member(self, rows):
+        read, written = self.parts
+        row = None if self.whole else ROW_BYTES
+        accesses = (
+            chains.Access(0, read[0], row, read[1], False),
+            chains.Access(1, written[0], ROW_BYTES, written[1], True),
+        )
+        return chains.Member(rows, 0, 0, 1, accesses, None) if self.joins else None
+
+    def bytes_of(self, which, row):
+        offset, count = self.parts[which]
+        start = self.places[which] + offset + ROW_BYTES * row
+        return set(range(start, start + count))
+
+    def reads(self, row):
+        if self.whole:
+            return set(range(self.places[0], self.places[0] + ROWS * ROW_BYTES))
+        return self.bytes_of(0, row)
+
+    def is_sound(self):
+        """Whether its own rows do not depend on each other."""
+        return not any(
+            self.reads(i) & self.bytes_of(1, k) for i in range(ROWS) for k in range(ROWS) if i != k
+        )
+
+    def run(self, memory, row):
+        read, written = (sorted(x) for x in (self.reads(row), self.bytes_of(1, row)))
+        memory[written] = (memory[read] @ np.arange(1, len(read) + 1) + self.number + 1) % 251
+
+
+PLACES = st.integers(0, 16).map(lambda n: 4 * n)
+PARTS = st.sampled_from([(0, 8), (0, 4), (4, 4), (2, 4)])
+STEPS = st.builds(
+    Step,
+    st.integers(0, 250),
+    st.tuples(PLACES, PLACES),
+    st.tuples(PARTS, PARTS),
+    st.integers(0, 5).map(lambda n: n == 0),
+    st.integers(0, 5).map(lambda n: n > 0),
+).filter(Step.is_sound)
+
+
+@given(st.lists(STEPS, min_size=2, max_size=6))
+@settings(max_examples=40)
+def test_chains_compute_what_their_steps_do_for_any_order_of_rows(steps):
+    memory = np.arange(100)
+    places = [[slice(p, p + ROWS * ROW_BYTES) for p in step.places] for step in steps]
+    shared = np.zeros(100, "u1")
+    arrays = [[shared[where] for where in pair] for pair in places]
+    wanted = memory.copy()
+    for step in steps:
+        for row in range(ROWS):
+            step.run(wanted, row)
+    parts = list(chains.chains(steps, arrays, [1] * len(steps), 1))
+    assert sorted(number for part in parts for number in part.steps) == list(range(len(steps)))
+    for rows in (range(ROWS), range(ROWS)[::-1]):
+        found = memory.copy()
+        for part in parts:
+            for row in rows:
+                for number in part.steps:
+                    steps[number].run(found, row)
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize(

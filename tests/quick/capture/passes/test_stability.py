@@ -213,6 +213,46 @@ def test_gradients(words):
     assert np.abs(a - b).max() < 1e-6
 
 
+SCALED = {
+    "softmax": lambda x: ef.log(ef.softmax(x)),
+    "sigmoid": lambda x: ef.log(ef.sigmoid(x)),
+    "complement": lambda x: ef.log(1.0 - ef.sigmoid(x)),
+    "softplus": lambda x: ef.log(1.0 + ef.exp(x)),
+}
+
+
+@pytest.mark.parametrize("scale", [None, 1.0, 2.0, -0.5, "rows", "all"], ids=str)
+@pytest.mark.parametrize("name", SCALED)
+def test_gradients_of_scaled_results(name, scale):
+    """The quotient that is replaced may divide any number, a row of them or the number one."""
+    x = ef.tensor(np.random.default_rng(0).standard_normal((3, 4)))
+    drawn = {"rows": x.numpy()[0], "all": x.numpy()[::-1].copy()}
+
+    def pulled(x):
+        y, pull = ef.vjp(SCALED[name], x)
+        g = drawn.get(scale, 1.0 if scale is None else scale)
+        return pull(ef.broadcast_to(ef.tensor(g, dtype="float64"), y.shape))[0]
+
+    graph = ef.capture.trace(pulled, x)
+    found = graph.optimized()
+    assert any("the gradient of" in r.words for r in found.rewrites)
+    np.testing.assert_allclose(computed(found, [x])[0], computed(graph, [x])[0], 1e-9, 1e-12)
+
+
+@pytest.mark.parametrize("number", [1.0, 2.0, -1.0])
+@pytest.mark.parametrize("f", [ef.sigmoid, ef.softmax], ids=["sigmoid", "softmax"])
+def test_gradients_of_numbers_over_a_result(f, number):
+    x = ef.tensor(np.random.default_rng(0).standard_normal((3, 4)))
+
+    def pulled(x):
+        y, pull = ef.vjp(f, x)
+        return pull(number / y)[0]
+
+    graph = ef.capture.trace(pulled, x)
+    found = computed(graph.optimized(), [x])[0]
+    np.testing.assert_allclose(found, computed(graph, [x])[0], 1e-9, 1e-12)
+
+
 @pytest.mark.parametrize("shape, axis, keepdims", [
     ((3, 4), 0, False), ((3, 4), 1, False), ((3, 4), (0, 1), False), ((3, 4), 1, True),
     ((2, 3, 4), (0, 2), False), ((3, 3), 0, False), ((3, 3), 1, False), ((4,), None, False),
