@@ -1,4 +1,4 @@
-"""An op states its formula once, in scalar instructions; which ops have another form, and why."""
+"""An op states its formula once; which ops have another form, and why."""
 
 import inspect
 
