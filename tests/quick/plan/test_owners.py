@@ -363,3 +363,21 @@ def test_a_failed_step_leaves_the_next_one_right():
         step(ef.tensor(2))
         np.testing.assert_array_equal(held.numpy(), was)
     assert np.all(v.numpy() == 4)
+
+
+@pytest.mark.parametrize("numerics", ["exact", "fast"])
+def test_carries_that_a_scan_passes_on_have_memory_of_their_own(numerics):
+    def f(start, rows):
+        with ef.GradientTape() as tape:
+            tape.watch(rows)
+            end, squares = ef.scan(lambda c, x: (c, x * x), start, rows)
+            loss = squares.sum()
+        return end, tape.gradient(loss, rows)
+
+    start, rows = ef.tensor(np.arange(SIZE, dtype="float32")), ef.ones((3, 4))
+    captured = ef.function(f, numerics=numerics)
+    for _ in range(2):
+        end, gradient = captured(start, rows)
+        assert not np.may_share_memory(end.numpy(), start.numpy())
+        np.testing.assert_array_equal(end.numpy(), start.numpy())
+        np.testing.assert_array_equal(gradient.numpy(), 2 * rows.numpy())
