@@ -2,8 +2,8 @@
 
 Makes an environment with all extras and the libraries that the tests compare with, runs each room
 there with all cases and the large counts, then random programs and models, guard pages and the
-tests of other projects, and writes a dated report into ``benchmarks/results``. It takes hours:
-``--only cluster keras`` runs a part.
+tests of other projects. ``benchmarks/results/extended.jsonl`` has the latest run of each part.
+It takes hours: ``--only cluster keras`` runs some parts.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import platform
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 EXTRAS = "test,docs,keras,keras-weights,cluster,ray-serve,peers"
 MORE = "tensorflow", "xarray"  # that only tests use
 OTHER_MACHINES = "tests/backends/", "tests/cli/test_completion.py"  # a GPU; fish and zsh
-COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
+RESULTS = ROOT / "benchmarks" / "results" / "extended.jsonl"
+FINE = 0, 5  # pytest's exit statuses where nothing failed
 
 
 class Part(NamedTuple):
@@ -38,12 +38,11 @@ class Part(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a part went: its exit status, its time, and the counts in its last lines."""
+    """How a part went: its exit status, its time, and its last line."""
 
     name: str
     status: int
     seconds: float
-    counts: dict[str, int]
     last: str
     missing: list[str]
     """Tests that were skipped for want of a package: nothing runs them."""
@@ -102,33 +101,51 @@ def run(part, python, folder):
         lines = [*lines[-20:], line]
     status, seconds = process.wait(), time.monotonic() - begin
     last = lines[-1].strip() if lines else ""
-    counts = {word: int(count) for count, word in COUNTED.findall(last)}
     missing = skipped.read_text(encoding="utf-8").splitlines()
     missing = [test for test in missing if not test.startswith(OTHER_MACHINES)]
-    return Result(part.name, status, seconds, counts, last, missing)
+    return Result(part.name, status, seconds, last, missing)
 
 
-def report(results, python):
-    """A table of all parts, with the date, the machine and the versions."""
+def setting(python):
+    """Date, commit, machine and versions of a run."""
     freeze = [python, "-m", "pip", "list", "--format", "json"]
     listed = json.loads(subprocess.run(freeze, capture_output=True, check=True).stdout)
     names = {"numpy", "llvmlite", "torch", "jax", "keras", "ray", "onnxruntime"}
-    versions = ", ".join(f"{p['name']} {p['version']}" for p in listed if p["name"] in names)
-    lines = [
-        f"# Extended tier, {datetime.date.today()}",
-        "",
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}, {versions}",
-        "",
-        "| part | seconds | result |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| {r.name} | {r.seconds:.0f} | {'' if r.status == 0 else 'FAILED: '}{r.last} |"
-        for r in results
-    ]
-    lines += [f"\nNothing runs {test}" for r in results for test in r.missing]
-    return "\n".join([*lines, ""])
+    commit = ["git", "rev-parse", "--short", "HEAD"]
+    found = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
+    return {
+        "date": str(datetime.date.today()),
+        "commit": found.stdout.strip(),
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "versions": {p["name"]: p["version"] for p in listed if p["name"] in names},
+    }
+
+
+def latest():
+    """The latest run of each part, by name."""
+    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    return {run["part"]: run for run in map(json.loads, text.splitlines())}
+
+
+def note(result, told):
+    """Put a run of a part in the place of its last one."""
+    ran = {"part": result.name, "status": result.status, "seconds": round(result.seconds)}
+    runs = latest() | {result.name: ran | {"last": result.last, "missing": result.missing} | told}
+    RESULTS.write_text("".join(f"{json.dumps(run)}\n" for run in runs.values()), encoding="utf-8")
+
+
+def report(chosen):
+    """A table of parts with their latest runs."""
+    runs, lines = latest(), ["| part | date | commit | seconds | result |", "|---|---|---|---|---|"]
+    for part in chosen:
+        if (run := runs.get(part.name)) is None:
+            lines.append(f"| {part.name} | never | | | |")
+            continue
+        failed = "FAILED: " if run["status"] not in FINE else ""
+        cells = run["part"], run["date"], run["commit"], str(run["seconds"]), failed + run["last"]
+        lines += [f"| {' | '.join(cells)} |", *(f"Nothing runs {x}" for x in run["missing"])]
+    return "\n".join(lines)
 
 
 def main(arguments=None):
@@ -150,13 +167,13 @@ def main(arguments=None):
         return 0
     with tempfile.TemporaryDirectory(prefix="eagerflow-extended-") as folder:
         python = sys.executable if given.here else make_environment(folder)
-        path = ROOT / "benchmarks" / "results" / f"extended-{datetime.date.today()}.md"
+        told = setting(python)
         results = []
-        for part in chosen:  # the report says what has run when the command is ended early
+        for part in chosen:  # the file says what has run when the command is ended early
             results.append(run(part, python, folder))
-            path.write_text(report(results, python), encoding="utf-8")
-    print(path.read_text(encoding="utf-8"), path, sep="\n")
-    return int(any(result.status not in (0, 5) or result.missing for result in results))
+            note(results[-1], told)
+    print(report(parts(given.programs, given.models)), RESULTS, sep="\n")
+    return int(any(result.status not in FINE or result.missing for result in results))
 
 
 if __name__ == "__main__":
