@@ -8,7 +8,7 @@ import eagerflow as ef
 from eagerflow.codegen.instructions import INSTRUCTIONS, NUMPY, RowInstructions
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, EagerflowError
-from eagerflow.op import Missing
+from eagerflow.op import Missing, declared
 from eagerflow.ops.family import Rows
 from eagerflow.spec import TensorSpec, normalize_axes
 from tests.contract.cases import (
@@ -245,8 +245,9 @@ def same(default, value):
 
 def positional_attributes(op):
     """Names of the attributes that may be given by position."""
-    code = op.kernel.__code__
-    return list(code.co_varnames[max(code.co_posonlyargcount, 1) : code.co_argcount])
+    function, first = declared(op.kernel)
+    code = function.__code__
+    return list(code.co_varnames[max(code.co_posonlyargcount, first) : code.co_argcount])
 
 
 def as_variable(x):
