@@ -2,7 +2,7 @@
 
 Makes an environment with all extras and the libraries that the tests compare with, runs each room
 there with all cases and the large counts, then random programs and models, guard pages and the
-tests of other projects. ``benchmarks/results/extended.jsonl`` has the latest run of each part.
+tests of other projects. ``benchmarks/results/extended.json`` has the latest run of each part.
 It takes hours: ``--only cluster keras`` runs some parts.
 """
 
@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 EXTRAS = "test,docs,keras,keras-weights,cluster,ray-serve,peers"
 MORE = "tensorflow", "xarray"  # that only tests use
 OTHER_MACHINES = "tests/backends/", "tests/cli/test_completion.py"  # a GPU; fish and zsh
-RESULTS = ROOT / "benchmarks" / "results" / "extended.jsonl"
+RESULTS = ROOT / "benchmarks" / "results" / "extended.json"
 FINE = 0, 5  # pytest's exit statuses where nothing failed
 
 
@@ -124,15 +124,14 @@ def setting(python):
 
 def latest():
     """The latest run of each part, by name."""
-    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
-    return {run["part"]: run for run in map(json.loads, text.splitlines())}
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
 def note(result, told):
     """Put a run of a part in the place of its last one."""
-    ran = {"part": result.name, "status": result.status, "seconds": round(result.seconds)}
-    runs = latest() | {result.name: ran | {"last": result.last, "missing": result.missing} | told}
-    RESULTS.write_text("".join(f"{json.dumps(run)}\n" for run in runs.values()), encoding="utf-8")
+    ran = {"status": result.status, "seconds": round(result.seconds), "last": result.last}
+    runs = latest() | {result.name: ran | {"missing": result.missing} | told}
+    RESULTS.write_text(f"{json.dumps(runs, indent=1)}\n", encoding="utf-8")
 
 
 def report(chosen):
@@ -143,7 +142,7 @@ def report(chosen):
             lines.append(f"| {part.name} | never | | | |")
             continue
         failed = "FAILED: " if run["status"] not in FINE else ""
-        cells = run["part"], run["date"], run["commit"], str(run["seconds"]), failed + run["last"]
+        cells = part.name, run["date"], run["commit"], str(run["seconds"]), failed + run["last"]
         lines += [f"| {' | '.join(cells)} |", *(f"Nothing runs {x}" for x in run["missing"])]
     return "\n".join(lines)
 

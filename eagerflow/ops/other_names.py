@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from eagerflow.ops.absent import absent, explain
@@ -63,8 +64,11 @@ def members(
 
 
 def _elsewhere(name: str) -> str | None:
-    """The public name itself in another module of the package, None if there is none."""
-    if name.startswith("_"):
+    """The public name itself in another module of the package, None if there is none.
+
+    ``from eagerflow import primitives`` asks for the name of a module before it imports that.
+    """
+    if name.startswith("_") or find_spec(f"eagerflow.{name}") is not None:
         return None
     for place in PLACES:
         module = importlib.import_module(place)
