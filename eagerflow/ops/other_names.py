@@ -68,7 +68,9 @@ def _elsewhere(name: str) -> str | None:
 
     ``from eagerflow import primitives`` asks for the name of a module before it imports that.
     """
-    if name.startswith("_") or find_spec(f"eagerflow.{name}") is not None:
+    if name.startswith("_") or not name.isidentifier():
+        return None
+    if find_spec(f"eagerflow.{name}") is not None:
         return None
     for place in PLACES:
         module = importlib.import_module(place)

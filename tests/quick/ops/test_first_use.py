@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import eagerflow as ef
+
 SCRIPT = """
 import importlib, os, sys
 import eagerflow as ef
@@ -32,3 +34,9 @@ sys.exit(any([load(name) for name in names]))
 def test_each_module_of_ops_may_be_loaded_first():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["a.b", "primitives.none", "", "1", "__wrapped__"])
+def test_names_that_are_none_are_missing(name):
+    assert not hasattr(ef, name)
+    assert not hasattr(ef.nn, name)
