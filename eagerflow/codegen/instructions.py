@@ -189,8 +189,9 @@ class ArrayInstructions:
         return special.lgamma(self.xp, x)
 
 
-_REDUCTIONS = {name: name for name in ("all", "any", "max", "mean", "min", "sum")}
-_REDUCTIONS["product"] = "prod"
+ARRAY_REDUCTIONS = {name: name for name in ("all", "any", "max", "mean", "min", "sum")}
+ARRAY_REDUCTIONS["product"] = "prod"
+"""The reductions of rows, with the names of array libraries."""
 
 
 class RowInstructions(ArrayInstructions):
@@ -205,7 +206,7 @@ class RowInstructions(ArrayInstructions):
         self.axes = {"n": axes, "m": tuple(i for i in range(x.ndim) if i not in axes)}
 
     def __getattr__(self, name: str) -> Any:
-        function = _REDUCTIONS.get(name)
+        function = ARRAY_REDUCTIONS.get(name)
         if function is None:
             return super().__getattr__(name)
         reduce = getattr(self.xp, function)

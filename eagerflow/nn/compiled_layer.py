@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, IndexRangeError
+from eagerflow.handlers import raised_here
 from eagerflow.layer_losses import added_losses
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest
@@ -145,7 +146,7 @@ class CompiledLayer(Layer):
                 "or model.compile(..., run_eagerly=True), which captures nothing"
             )
             raise
-        except IndexRangeError as error:
+        except raised_here(IndexRangeError) as error:
             error.hint = error.hint or (
                 "class numbers count from 0, and are below the units of the last layer; those of "
                 "an Embedding are below its input_dim"

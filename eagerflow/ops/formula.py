@@ -15,18 +15,18 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+from eagerflow.codegen.instructions import ARRAY_REDUCTIONS
 from eagerflow.devices import Device, SymbolicKind, current_device
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.op import Op
-from eagerflow.recorder import Recorder, with_recorder
+from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = ["Formula", "Writer"]
 
 _NUMBERS = frozenset((bool, int, float, type(None)))
-_REDUCTIONS = {name: name for name in ("all", "any", "max", "mean", "min", "sum")}
-_REDUCTIONS["prod"] = "product"
+_REDUCTIONS = {name: instruction for instruction, name in ARRAY_REDUCTIONS.items()}
 
 
 class Writer:
@@ -36,6 +36,8 @@ class Writer:
         self.s = s
         self.usual = usual
         """The dtype of values that have none, as numbers of a call."""
+        self.recorder = recorder_state()[1]
+        """The recorder that sees what ``s`` does, such as a trace where ``s`` has ops."""
 
     def write(self, op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
         """The value of an op's result; AttributeError if the op has no instruction."""
@@ -87,7 +89,8 @@ class _Symbols(Recorder):
         like = next(x for x in args if type(x) is Tensor)
         writer: Writer = like._array.writer
         values = [value_of(x) for x in args]
-        return self.tensor(writer, writer.write(op, values, attributes), like._kind.device)
+        written = with_recorder(writer.recorder, writer.write, op, values, attributes)
+        return self.tensor(writer, written, like._kind.device)
 
 
 _symbols = _Symbols()

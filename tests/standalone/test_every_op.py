@@ -15,6 +15,7 @@ from tests.standalone.programs import Program, assert_close, traced
 eagerflow.ops.late.load_all()
 OTHERWISE = {
     "betainc_slope": "how many terms its fraction takes depends on values",
+    "print": "what it shows belongs to the run of a graph",
     "nonzero": "its shape depends on values, so that no graph has it",
     "replica_concat": "a program is in one place",
     "replica_mean": "a program is in one place",
@@ -95,7 +96,7 @@ def test_samples_of(name):
     assert ran
 
 
-@pytest.mark.parametrize("name", ["betainc_slope", "recv", "send"])
+@pytest.mark.parametrize("name", ["betainc_slope", "print", "recv", "send"])
 def test_ops_that_no_program_can_do_are_refused(name):
     graph, _, _ = graph_and_results(ops[name], samples_of(ops[name], ef.float32)[0])
     with pytest.raises(CaptureError, match=f"{name}: it cannot be exported"):

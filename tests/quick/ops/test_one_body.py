@@ -5,11 +5,15 @@ import inspect
 import numpy as np
 import pytest
 
+import eagerflow as ef
+from eagerflow.capture.op_bodies import consists_of
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.pointwise import UpdateKernel, on_numpy, whole
 from eagerflow.codegen.numpy.rows import RowKernel
+from eagerflow.graph.run import interpret
 from eagerflow.op import ops
 from eagerflow.ops.family import Rows
+from eagerflow.ops.formula import Formula
 from tests.contract.cases import main_dtype, samples, shipped
 
 # Beside the body for regions, these have a kernel that is another algorithm, or NumPy's own.
@@ -98,3 +102,25 @@ def test_all_sizes_and_layouts(size):
     for a, b in ((x, g), (x[::2], g[::2]), (x[::-1], g), (x.reshape(2, -1).T, g.reshape(2, -1).T)):
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(kernel(np, a, b), general(np, a, b), rtol=1e-5, atol=1e-6)
+
+
+FORMULAS = [
+    op
+    for op in shipped()
+    if type(getattr(op.scalar, "body", op.scalar)) is Formula and main_dtype(op).kind == "f"
+]
+
+
+@pytest.mark.parametrize("op", FORMULAS, ids=lambda op: op.name)
+def test_formulas_are_graphs_of_other_ops(op):
+    """Exports take the body of an op where nothing else is known."""
+    sample = next(s for s in samples(op, main_dtype(op)) if getattr(s.args[0], "size", 0))
+    specs = [ef.TensorSpec(x.shape, x.dtype.name) for x in sample.args]
+    graph = ef.capture.trace(lambda *xs: op.call(*xs, **sample.attributes), *specs)
+    (node,) = (n for n in graph.nodes if n.op is op)
+    body = consists_of(node)
+    assert op not in [n.op for n in body.nodes]
+    wanted = op.call(*sample.args, **sample.attributes)
+    found = interpret(body, [ef.tensor(x) for x in sample.args])
+    for y, z in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-9, atol=1e-12)
