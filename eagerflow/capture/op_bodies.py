@@ -16,7 +16,7 @@ from eagerflow.backends.base import Backend
 from eagerflow.capture.trace import trace
 from eagerflow.codegen.instructions import instructions
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import COMPLEX, NARROW, STANDARD, DType
+from eagerflow.dtypes import NARROW, STANDARD, DType
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
@@ -56,12 +56,10 @@ class OpsBackend(Backend):
 
     def body(self, op: Op, dtype: DType, formula: Any = None) -> Callable[..., Any]:
         """A function that computes an op with others: its formula, ``formula``, or its kernel."""
-        found = None if dtype in COMPLEX else getattr(op.kernel, "formula", None)
-        if found is None:
-            steps = op.scalar if callable(op.scalar) else formula
-            if op.family != "elementwise" or steps is None:
-                return self.bind(op, dtype)
-            found = partial(steps, instructions(self.xp))
+        steps = op.scalar if callable(op.scalar) else formula
+        if op.family != "elementwise" or steps is None:
+            return self.bind(op, dtype)
+        found = partial(steps, instructions(self.xp))
         return partial(self._through_float32, found, dtype) if dtype in NARROW else found
 
 
