@@ -603,6 +603,8 @@ class Client:
         They are kept here until runs make new ones; values that cannot be fetched are lost.
         """
         problem = self._fetch(risk, _keep, PULL_SECONDS)
+        while isinstance(problem, TaskLostError):  # its values may be in a third task
+            problem = self._fetch(self.wait(partial(_not_kept, risk)), _keep, PULL_SECONDS)
         if problem is not None:
             _log.warning("copies of Variables could not be had: %s", problem)
         self.wait(partial(_give_up, risk))
@@ -732,6 +734,10 @@ def _take_kept(some: Sequence[Held]) -> list[Held]:
         if held.kept is not None:
             held.take(held.kept)
     return [held for held in some if held.newer]
+
+
+def _not_kept(some: Sequence[Held]) -> list[Held]:
+    return [held for held in some if held.kept is None]
 
 
 def _give_up(some: Sequence[Held]) -> None:

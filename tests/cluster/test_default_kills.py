@@ -1,5 +1,6 @@
 """A worker that is killed does not end training with default settings."""
 
+import threading
 import warnings
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.cluster import plan
+from eagerflow.cluster.client import Client
 from eagerflow.errors import TaskLostError
 from tests.capture.placement.several_devices import COSTS
 
@@ -125,6 +127,28 @@ def test_a_killed_worker_of_servers_costs_no_bit():
 def test_two_of_three_at_once_cost_no_bit(victims):
     jobs = {"worker": 3}
     assert fitted({("batch", 6): " ".join(names(*victims))}, jobs=jobs) == fitted(jobs=jobs)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_task_that_is_lost_while_it_rescues_values_costs_no_bit(monkeypatch, victim):
+    wanted, lost = fitted(jobs={"worker": 3}), []
+    rescue, ask, rescuers = Client.rescue, Client.ask, set()
+
+    def lost_first(client, task, message, *more, **named):
+        if not lost and threading.get_ident() in rescuers:
+            lost.append(task.name)
+            task.connection.close()
+        return ask(client, task, message, *more, **named)
+
+    def rescued(client, risk):
+        rescuers.add(threading.get_ident())
+        rescue(client, risk)
+        rescuers.remove(threading.get_ident())
+
+    monkeypatch.setattr(Client, "ask", lost_first)
+    monkeypatch.setattr(Client, "rescue", rescued)
+    assert fitted({("batch", 6): names(victim)[0]}, jobs={"worker": 3}) == wanted
+    assert lost not in ([], names(victim))
 
 
 def test_large_state_of_an_optimizer_is_as_after_the_last_merge(monkeypatch):
