@@ -6,9 +6,9 @@ from typing import Any
 
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.capture.passes.shared_constants import is_lent, owned
-from eagerflow.devices import current_device
+from eagerflow.devices import HOST_TYPE, Device, as_device, current_device, device
 from eagerflow.dims import symbolic
-from eagerflow.errors import EagerflowError
+from eagerflow.errors import DeviceError, EagerflowError
 from eagerflow.fusion.lowering import without_inputs
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
@@ -55,9 +55,10 @@ class _Folding(Sweep):
                 if node.op.fills:
                     break
                 return False
-        if not self._allowed(node):
+        place = _place(node)
+        if place is None or not self._allowed(node, place):
             return False
-        found = self._computed(node)
+        found = self._computed(node, place)
         if found is None:
             return False
         for value, tensor in zip(node.outputs, found, strict=True):
@@ -67,7 +68,7 @@ class _Folding(Sweep):
         self.note(f"{node.name} is computed once", node)
         return True
 
-    def _allowed(self, node: Node) -> bool:
+    def _allowed(self, node: Node, place: Device) -> bool:
         """Whether computing now is possible, cheap, and has no disadvantage."""
         op = node.op
         if (
@@ -76,11 +77,8 @@ class _Folding(Sweep):
             or bodies_of(node.attributes)
         ):
             return False
-        place = current_device()
-        here = str(place)
-        places = {node.device, node.attributes.get("device")}
-        places |= {str(x.constant.device) for x in node.values() if x.constant is not None}
-        if not place.backend.host or places - {None, here}:
+        constants = [x.constant for x in node.values() if x.constant is not None]
+        if any(x.device is not place for x in constants):
             return False
         if any(symbolic(v.shape) for v in node.outputs):
             return False
@@ -91,12 +89,13 @@ class _Folding(Sweep):
             return False
         return bool(stated_cost(node).flops <= MAX_FLOPS)
 
-    def _computed(self, node: Node) -> tuple[Any, ...] | None:
+    def _computed(self, node: Node, place: Device) -> tuple[Any, ...] | None:
         """The results of a node; None if it fails."""
         node = without_inputs(node) if node.op.fills else node
         inputs = [x.constant if type(x) is Value else x for x in node.inputs]
         try:
-            found = with_recorder(None, node.op.call, *inputs, **node.attributes)
+            with device(place):
+                found = with_recorder(None, node.op.call, *inputs, **node.attributes)
         except raised_here(EagerflowError):
             return None
         results = found if isinstance(found, tuple) else (found,)
@@ -104,3 +103,18 @@ class _Folding(Sweep):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
                 return None  # the shape depends on values, and differs from the graph's
         return tuple([owned(x) for x in results])
+
+
+def _place(node: Node) -> Device | None:
+    """The device of a node, if its arrays are in this process or in the memory of the host.
+
+    An argument ``device`` pins a node to another one than the current.
+    """
+    pinned = node.attributes.get("device")
+    if pinned is not None and {pinned, node.device} - {None} != {str(current_device())}:
+        return None
+    try:
+        place = as_device(node.device)
+    except raised_here(DeviceError):  # it exists where the graph runs
+        return None
+    return place if place.type == HOST_TYPE and place.backend.host else None

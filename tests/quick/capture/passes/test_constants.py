@@ -5,6 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.capture.passes.shared_constants import is_lent
+from eagerflow.devices import add_task, remove_task
 
 
 def constants(*values):
@@ -46,6 +47,29 @@ def test_memory_that_other_code_holds_is_lent(part, held):
     del array, view
     assert is_lent(tensor) is bool(keep)
     assert not is_lent(ef.tensor(np.arange(6.0)[part]))
+
+
+@pytest.fixture
+def hosts():
+    """Devices of this process, and one of a task."""
+    ef.set_logical_devices("cpu", 2)
+    add_task("/job:worker/task:0", {"cpu": 1})
+    yield "cpu:0", "cpu:1", "/job:worker/task:0/device:cpu:0"
+    remove_task("/job:worker/task:0")
+
+
+def test_constants_of_all_hosts_are_computed_once(hosts):
+    """The pieces of a step have one program wherever they run, and so the same bits."""
+    graph = ef.capture.trace(lambda x: x * ef.exp(ef.ones((3,))), ef.TensorSpec((3,), "float32"))
+    for where in (*hosts, "gpu:9"):
+        for node in graph.nodes:
+            node.device = where
+        found = ef.capture.passes.constants(graph)
+        if where == "gpu:9":
+            assert found is graph
+        else:
+            assert [node.op.name for node in found.nodes] == ["multiply"]
+            assert [str(value.constant.device) for value in found.constants] == [where]
 
 
 def test_unused_results_of_other_ops_stay():
