@@ -64,13 +64,6 @@ class Split(NamedTuple):
     combine: str = "concat"
 
 
-class Sample(NamedTuple):
-    """Arguments of a call that must work; arrays are NumPy's."""
-
-    args: tuple[Any, ...]
-    attributes: dict[str, Any] = {}
-
-
 class Into(NamedTuple):
     """Functions that write results into given memory, which is in row-major order.
 
@@ -85,15 +78,6 @@ class Into(NamedTuple):
     native: Callable[..., Any]
     types: str = "fd"
     like_first: bool = False
-
-
-class ErrorSample(NamedTuple):
-    """Arguments of a call that must raise ``error`` with ``words`` in its message."""
-
-    args: tuple[Any, ...]
-    attributes: dict[str, Any]
-    error: type[EagerflowError]
-    words: str
 
 
 _PLAIN: set[type] = {type(None), int, float, bool, str, complex, Dim}
@@ -204,9 +188,6 @@ class Op(Record):
     cost: Rule
     onnx: Onnx | Rule | str | Missing
     scalar: Rule | str | Missing
-    samples: Rule
-    errors: Rule
-    reference: Rule | Missing
     ufunc: str | None = None
     direct: Rule | None = None
     arrange: Rule | None = None
@@ -381,9 +362,6 @@ _FACTS = (
     "cost",
     "onnx",
     "scalar",
-    "samples",
-    "errors",
-    "reference",
 )
 
 
@@ -522,28 +500,25 @@ def custom_op(name: str, vjp: Rule) -> Op:
     """An op for one recorded call of a user's function, with only a backward rule."""
     none = Missing("a function of the user's")
     return Op(
-        name,
-        "custom",
-        vjp,
-        name,
-        ("args",),
-        {},
-        True,
-        (frozenset(),),
-        (),
-        vjp,
-        none,
-        vjp,
-        none,
-        frozenset(),
-        none,
-        none,
-        vjp,
-        none,
-        none,
-        vjp,
-        vjp,
-        none,
+        name=name,
+        family="custom",
+        kernel=vjp,
+        doc=name,
+        data=("args",),
+        attributes={},
+        variadic=True,
+        dtypes=(frozenset(),),
+        together=(),
+        infer=vjp,
+        partials=none,
+        vjp=vjp,
+        jvp=none,
+        saves=frozenset(),
+        batch=none,
+        split=none,
+        cost=vjp,
+        onnx=none,
+        scalar=none,
         outputs=2,
     )
 

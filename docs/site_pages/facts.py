@@ -14,6 +14,7 @@ from eagerflow.op import Missing, Onnx, Op
 from eagerflow.ops.composition import Composition
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from tests.cases import cases_of
 
 _PREFERRED = (np.dtype("float32"), np.dtype("int64"))
 _GROUPS = (
@@ -73,7 +74,7 @@ def _dtypes(op: Op) -> str:
 def _samples(op: Op | Composition, allowed: frozenset[Any]) -> list[Any]:
     """The op's own samples, of floats where it takes them."""
     dtype = next((d for d in _PREFERRED if d in allowed), None) or min(allowed, key=str)
-    found: list[Any] = op.samples(np.random.default_rng(0), dtype)
+    found: list[Any] = cases_of(op).samples(np.random.default_rng(0), dtype)
     return found
 
 

@@ -1,13 +1,13 @@
-"""Composed functions: public functions over ops, with the facts that their tests are made from.
+"""Composed functions: public functions over ops.
 
-    @composed(samples=reals(), reference=lambda x, nan: np.where(np.isnan(x), nan, x))
+    @composed(dtypes=FLOATS)
     def nan_to_zero(x, /, nan=0.0):
         \"\"\"...\"\"\"
         return where(isnan(x), nan, x)
 
 A tape, a trace and vmap see the ops that such a function calls. Composed functions need no kernel,
 no rules and no file format; the contract tests check values, gradients, batches and graphs as those
-of ops (``tests/contract/test_compositions.py``).
+of ops (``tests/contract/test_compositions.py``), by their cases in ``tests/cases``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, KeywordError, short_repr
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Missing, Rule, Sample
+from eagerflow.op import Missing, Rule
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
@@ -104,9 +104,6 @@ class Composition(Record):
     attributes: tuple[str, ...]
     defaults: dict[str, Any]
     asked: dict[str, tuple[Callable[[Any], bool], str]]
-    samples: Callable[[np.random.Generator, DType], list[Sample]]
-    reference: Rule | Missing
-    errors: Callable[[np.random.Generator], list[ErrorSample]] = lambda rng: []
     dtypes: frozenset[DType] = NUMERIC
     gradient: Missing | None = None
     small: Missing | None = None

@@ -11,9 +11,6 @@ none. Rules use public ops and Tensor methods, so they work on any values of ops
 
 from __future__ import annotations
 
-import cmath
-import math
-import operator as operators
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -38,10 +35,9 @@ from eagerflow.dtypes import (
     promote,
     real_dtype,
 )
-from eagerflow.errors import AxisError, DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, declared, register
+from eagerflow.errors import ShapeError
+from eagerflow.op import Cost, Missing, Onnx, Op, Split, declared, register
 from eagerflow.ops.formula import Formula
-from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import TensorSpec, broadcast, normalize_axis, reduced_axes
 from eagerflow.tensor import Operators, Tensor
 
@@ -55,11 +51,9 @@ __all__ = [
     "STANDARD",
     "Batch",
     "Cost",
-    "ErrorSample",
     "Missing",
     "Onnx",
     "Rows",
-    "Sample",
     "Split",
     "define",
     "elementwise",
@@ -121,7 +115,6 @@ def define(
         own = dict(facts, family=family)
         own["dtypes"] = dtypes if isinstance(dtypes := own["dtypes"], tuple) else (dtypes,)
         own["saves"] = frozenset(own.get("saves", "").split())
-        own.setdefault("errors", lambda rng: [])
         own.setdefault("cost", elements)
         own.setdefault("onnx", "body")
         own.setdefault("scalar", Missing("not element-wise"))
@@ -134,7 +127,6 @@ def define(
         own.setdefault("keeps_order", family in _IN_ORDER or own.get("views") == "all")
         own.setdefault("threaded", family in ("contraction", "custom"))
         op = register(kernel, own)
-        op.errors = partial(_all_refused, op, op.errors)
         call = bind(op)
         if isinstance(batch := own.get("batch"), Batch):
             op.batch = partial(batch.rule, call)
@@ -177,25 +169,6 @@ def elements(*specs: Any, flops: int = 1, **attributes: Any) -> Cost:
     known = [size for size, _ in sizes if isinstance(size, int)]
     total = sum((size * width for size, width in sizes), start=0)
     return Cost(max(known, default=1) * flops, total + max(known, default=1) * 4)
-
-
-def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSample]:
-    """The error samples of an op: non-arrays, nonexistent axes, and its ``own`` samples.
-
-    Other arguments are those of its first sample.
-    """
-    if not op.data or op.variadic or (op.arrange and (len(op.data) > 1 or op.required)):
-        return list(own(rng))
-    found = [
-        ErrorSample(("a string",), {}, DTypeError, "str"),
-        ErrorSample((object(),), {}, DTypeError, "object"),
-        ErrorSample(([[1.0, 2.0], [3.0]],), {}, ShapeError, "ragged"),
-    ]
-    if "axis" in op.attributes:
-        args = (np.ones((2, 3)),) if op.arrange else ()
-        found.append(ErrorSample(args, {"axis": 7}, AxisError, "axis 7 does not exist"))
-        found.append(ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"))
-    return [*found, *own(rng)]
 
 
 def as_operand(obj: Any, like: Tensor) -> Tensor:
@@ -302,8 +275,7 @@ def elementwise(
     """An op on each element of arguments that broadcast.
 
     ``result`` is the rule of ``result_dtype``, applied to the first argument that is a tensor.
-    ``scalar`` defaults to the scalar instruction of the op's name, ``reference`` to Python's
-    function for its ``operator`` or else of its name, ``samples`` to values from -2 to 2.
+    ``scalar`` defaults to the scalar instruction of the op's name.
     """
 
     def infer(*specs: Any, **attributes: Any) -> TensorSpec:
@@ -326,9 +298,6 @@ def elementwise(
             "scalar": _scalar_rule(name, scalar),
             "split": split_elementwise,
             "batch": Batch(batch_elementwise),
-            "samples": reals() if arity == 1 else pairs(),
-            "errors": _refused_shapes(arity),
-            "reference": _of_python(operator or name),
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
             "aliases": "ufunc" not in facts,
         } | facts
@@ -374,24 +343,6 @@ def pointwise(
         return elementwise(**own | facts)(body)
 
     return decorate
-
-
-def _refused_shapes(arity: int) -> Call:
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        args = [rng.standard_normal(4)] + [rng.standard_normal((2, 3))] * (arity - 1)
-        return [ErrorSample(tuple(args), {}, ShapeError, "broadcast")] if arity > 1 else []
-
-    return errors
-
-
-def _of_python(name: str) -> Call | None:
-    """The reference of the op that Python has under a name, for numbers that may be complex."""
-    of_both = getattr(operators, name, None) or getattr(operators, f"{name}_", None)
-    of_real: Any = of_both or getattr(math, name, None)
-    of_complex: Any = of_both or getattr(cmath, name, of_real)
-    if of_real is None:
-        return None
-    return each(lambda *x: (of_complex if complex in map(type, x) else of_real)(*x))
 
 
 def _scalar_rule(name: str, rule: Any) -> Any:
@@ -481,16 +432,12 @@ def reduction(
             found += [Split((i,), None, combine) for i in axes]
         return found
 
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        return [ErrorSample((np.ones((2, 3)),), {"axis": (0, -2)}, ShapeError, "repeat")]
-
     def decorate(kernel: Call) -> Call:
         own: dict[str, Any] = {
             "dtypes": dtypes,
             "infer": infer,
             "split": split,
             "batch": batch_along_axes,
-            "errors": errors,
             "trusted": empty,
         } | facts
         return define("reduction", method=method, **own)(kernel)

@@ -10,8 +10,10 @@ import numpy as np
 import eagerflow as ef
 import eagerflow.capture.control
 from eagerflow.dispatch import canonical
-from eagerflow.op import Sample, ops, spec_of
+from eagerflow.op import ops, spec_of
 from eagerflow.tensor import Tensor
+from tests.cases import cases_of
+from tests.cases.samples import Sample
 
 SOAK = os.environ.get("EAGERFLOW_SOAK") == "1"
 
@@ -63,7 +65,7 @@ def seeded(op, *more):
 
 def samples(op, dtype, variant=0):
     """The op's samples; variants differ in their values and agree in everything else."""
-    found = op.samples(seeded(op, variant), dtype)
+    found = cases_of(op).samples(seeded(op, variant), dtype)
     assert found, f"{op.name}: no samples for {dtype}"
     return [Sample(tuple(s.args), dict(s.attributes)) for s in found]
 

@@ -14,15 +14,14 @@ from eagerflow.dispatch import compute
 from eagerflow.errors import EagerflowError
 from eagerflow.op import REQUIRED, Cost, Missing, Onnx, freeze
 from eagerflow.recorder import process, recorder_state
+from tests.cases import cases_of
 from tests.contract import derivatives, passes, values
 from tests.contract.cases import about, dtypes_of, main_dtype, prepared, samples
 from tests.contract.registry import CHECKS, check
 
 __all__ = ["CHECKS", "derivatives", "passes", "values"]
 
-FACTS = (
-    "kernel infer partials vjp jvp batch split cost onnx scalar samples errors reference".split()
-)
+FACTS = "kernel infer partials vjp jvp batch split cost onnx scalar".split()
 LEAST_SAMPLES = {True: 12, False: 3}  # of differentiable and of other ops
 LEAST_ERRORS = 3
 
@@ -31,8 +30,8 @@ LEAST_ERRORS = 3
 def facts(op):
     """Every fact is there and fits the others; what is missing has a reason."""
     assert op.doc, f"{op.name} has no docstring"
-    for fact in FACTS:
-        value = getattr(op, fact)
+    stated = {fact: getattr(op, fact) for fact in FACTS} | cases_of(op)._asdict()
+    for fact, value in stated.items():
         assert value is not None, f"{op.name}: {fact} is absent; say Missing(why)"
         if isinstance(value, Missing):
             assert len(value.reason.split()) > 1, f"{op.name}: {fact} is missing without a reason"
@@ -153,7 +152,7 @@ def refusals(op):
 @check()
 def errors(op):
     """Calls that must be refused are, with the stated class and words, and leave no trace."""
-    found = op.errors(values.seeded(op))
+    found = cases_of(op).errors(values.seeded(op))
     assert len(found) >= LEAST_ERRORS, f"{op.name}: {len(found)} error samples, at least 3"
     for sample in found:
         sample = completed(op, sample)

@@ -5,6 +5,7 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.errors import EagerflowError
 from eagerflow.op import ops
+from tests.cases import cases_of
 from tests.contract import values
 from tests.contract.cases import (
     about,
@@ -67,7 +68,7 @@ def batch(op):
         for where in batches(group[0], op.family == "random"):
             with about(op, group[0]):
                 check_batch(op, group, where)
-    for sample in op.errors(values.seeded(op)):
+    for sample in cases_of(op).errors(values.seeded(op)):
         with about(op, sample):
             check_refused_batch(op, sample)
 

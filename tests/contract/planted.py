@@ -4,14 +4,18 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.dispatch import bind
+from tests.cases import Cases, cases_of, of_tests
 from tests.contract.cases import FLOAT64, samples
 from tests.contract.derivatives import gradients_at
 
 
 def planted(op, **changes):
-    """An unregistered copy of an op with some facts changed; the op itself stays as it is."""
+    """An unregistered copy of an op with some facts or cases changed."""
+    own = cases_of(op)
+    cases = {name: changes.pop(name) for name in Cases._fields if name in changes}
     copy = op.replaced(table={}, kernels={}, call=None, **changes)
     bind(copy)
+    of_tests[copy] = own._replace(**cases)
     return copy
 
 

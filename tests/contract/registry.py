@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eagerflow.op import Missing
+from tests.cases import cases_of
 
 CHECKS = {}
 
@@ -47,6 +48,11 @@ def lacks(*facts):
         return next((f"{v.reason}" for v in values if isinstance(v, Missing)), None)
 
     return excuse
+
+
+def no_reference(op):
+    """An excuse: the reason why there is no reference."""
+    return getattr(cases_of(op).reference, "reason", None)
 
 
 def either(*excuses):

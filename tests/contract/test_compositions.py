@@ -12,7 +12,8 @@ from eagerflow.dtypes import FLOATS
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.op import Missing
 from eagerflow.ops.composition import composed, compositions
-from eagerflow.ops.samples import reals
+from tests.cases import Cases, cases_of, of_tests
+from tests.cases.samples import reals
 from tests.contract import checks, derivatives, passes, values
 from tests.contract.cases import (
     COMPLEX128,
@@ -49,7 +50,7 @@ def facts(op):
 
 def errors(op):
     """What must be refused is, and says so in this function's name."""
-    for sample in op.errors(values.seeded(op)):
+    for sample in cases_of(op).errors(values.seeded(op)):
         with about(op, sample):
             checks.check_refused(op, sample)
 
@@ -135,7 +136,7 @@ def no_arrays(op):
 
 
 EXCUSES = {
-    reference: lambda op: getattr(op.reference, "reason", None),
+    reference: lambda op: getattr(cases_of(op).reference, "reason", None),
     gradient: lambda op: derivatives.not_differentiable(op) or derivatives.takes(FLOAT64)(op),
     complex_gradient: (
         lambda op: derivatives.not_differentiable(op) or derivatives.takes(COMPLEX128)(op)
@@ -193,9 +194,10 @@ def test_contract(check, op):
 
 def doubled(function, **facts):
     """A composed function that is to give twice its argument, and is not kept."""
-    own = {"samples": reals(), "reference": lambda x: x * 2, "dtypes": FLOATS} | facts
-    call = composed(**own)(function)
-    return call, Composed(compositions.pop())
+    call = composed(**{"dtypes": FLOATS} | facts)(function)
+    op = Composed(compositions.pop())
+    of_tests[op] = Cases(reals(), lambda rng: [], lambda x: x * 2)
+    return call, op
 
 
 def twice(x, /):

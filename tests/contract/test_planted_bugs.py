@@ -7,7 +7,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, Split, ops
+from eagerflow.op import Cost, Into, Missing, Split, ops
+from tests.cases.samples import ErrorSample, Sample
 from tests.contract import fuzz_worker
 from tests.contract.cases import SOAK, shipped
 from tests.contract.checks import CHECKS

@@ -24,11 +24,10 @@ ROOMS = {
 """The folders of the package and their shares of all mutants."""
 
 WITHOUT_EFFECT = {
-    *("cost", "flops", "samples", "errors", "reference", "sample", "doc", "__repr__", "strict"),
-    *("Sample", "ErrorSample", "expected", "hint", "received", "stacklevel"),
+    *("cost", "flops", "doc", "__repr__", "strict"),
+    *("expected", "hint", "received", "stacklevel"),
 }
-"""Names of functions and arguments of estimates, texts, assertions and the tests' own data."""
-OWN_DATA = "_samples", "_errors", "_reference", "_cost"
+"""Names of functions and arguments of estimates, texts and assertions."""
 
 NO_MACHINE = "device", "gpu", "cuda", "nvrtc", "cupy", "nccl", "cublas", "aarch64"
 """Words in names of files and functions that need a machine which tests may not have."""
@@ -157,15 +156,13 @@ def is_without_effect(node):
     match node:
         case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
             return True
-        case ast.FunctionDef(returns=returns) if returns and "Sample" in ast.unparse(returns):
-            return True  # it makes the samples of an op
         case (
             ast.keyword(arg=name) | ast.FunctionDef(name=name) | ast.Dict(keys=[ast.Constant(name)])
         ):
             name = str(name)
             return (
                 name in WITHOUT_EFFECT
-                or name.endswith(OWN_DATA)
+                or name.endswith("_cost")
                 or any(word in name.lower() for word in NO_MACHINE)
             )
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -207,7 +204,7 @@ def plant(package, count, seed):
         (room,) = chooser.choices(list(ROOMS), list(ROOMS.values()))
         path = chooser.choice(files[room])
         file = path.relative_to(package).as_posix()
-        if path.stem == "samples" or any(word in file for word in NO_MACHINE):
+        if any(word in file for word in NO_MACHINE):
             continue
         kinds = {}
         for mutant in mutants_of(path, package):

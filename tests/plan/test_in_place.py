@@ -17,11 +17,11 @@ import eagerflow as ef
 from eagerflow import variable as variables
 from eagerflow.guard import without_collections
 from eagerflow.locks import writing
-from eagerflow.ops.indexing.indexing import index_samples
 from eagerflow.ops.indexing.indices import filled
 from eagerflow.plan import in_place, owners, plan, replay
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
+from tests.cases.indexing.indexing import index_samples
 from tests.internals import array_in, plans_of
 from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
 

@@ -223,9 +223,6 @@ def test_an_attribute_with_a_name_in_other_letters(monkeypatch):
         split=none,
         onnx=none,
         scalar=none,
-        samples=op.samples,
-        errors=op.errors,
-        reference=none,
         attributes=dict(scaled.__kwdefaults__),
         **facts | {"infer": lambda x, **_: x},
     )

@@ -20,6 +20,7 @@ from eagerflow.primitives import compiled_recurrence as compiled
 from eagerflow.primitives import recurrence
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import threads
+from tests.cases import cases_of
 
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
 
@@ -80,7 +81,7 @@ class Case:
 
     def expected(self, results):
         """What is right of both, from the definitions of the ops, in float64."""
-        forward, back = (op.op.reference for op in OPS[self.cell])
+        forward, back = (cases_of(op.op).reference for op in OPS[self.cell])
         own = self.x, self.kernel, self.recurrent, self.bias, *self.starts, self.mask
         found = forward(*own, reverse=self.reverse)
         kernel, state, values, g, start, mask, reverse = self.of_gradient(results)

@@ -18,6 +18,7 @@ from eagerflow.errors import EagerflowError, OutOfMemoryError
 from eagerflow.op import ops
 from eagerflow.recorder import recorder_state
 from eagerflow.runtime import allocation, buffers, machine_code
+from tests.cases import cases_of
 
 MB = 1_000_000
 pytestmark = pytest.mark.skipif(not machine_code.available(), reason="needs llvmlite")
@@ -105,7 +106,7 @@ def samples(op):
     allowed = sorted(op.allowed(0), key=str) if op.dtypes else []
     few = [d for d in allowed if d.name in ("float32", "int64", "bool", "uint64", "complex64")]
     for dtype in few or allowed:
-        yield from itertools.islice(op.samples(rng, dtype), 3)
+        yield from itertools.islice(cases_of(op).samples(rng, dtype), 3)
 
 
 @pytest.fixture

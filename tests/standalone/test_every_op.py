@@ -9,6 +9,7 @@ from eagerflow.dtypes import NARROW
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.op import ops
 from eagerflow.standalone import forms, program, sources
+from tests.cases import cases_of
 from tests.contract.cases import SOAK, spread
 from tests.standalone.programs import Program, assert_close, traced
 
@@ -33,7 +34,7 @@ ROUNDINGS = 4  # of sums in another order, in units of the op
 def samples_of(op, dtype):
     if op.data and dtype not in op.allowed(0):
         return []
-    found = op.samples(np.random.default_rng(0), dtype)
+    found = cases_of(op).samples(np.random.default_rng(0), dtype)
     return spread(found, SAMPLES if has_form(op) else BODIES)
 
 

@@ -25,9 +25,11 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow import ops as eagerflow_ops
-from eagerflow.op import REQUIRED, Op, Sample, ops
+from eagerflow.op import REQUIRED, Op, ops
 from eagerflow.ops.absent import Absent
 from eagerflow.tensor import Operators, Tensor
+from tests.cases import cases_of
+from tests.cases.samples import Sample
 from tests.structure.sources import ROOT, module_name
 
 OPS = "eagerflow.ops"
@@ -59,7 +61,7 @@ def _samples(op: Op) -> list[Sample]:
     """Some of the op's samples, of several dtypes that it takes."""
     allowed = op.allowed(0) if op.data else frozenset({np.dtype("float32")})
     chosen = [d for d in map(np.dtype, _DTYPES) if d in allowed] or [min(allowed, key=str)]
-    return [s for d in chosen for s in op.samples(np.random.default_rng(0), d)[:8]]
+    return [s for d in chosen for s in cases_of(op).samples(np.random.default_rng(0), d)[:8]]
 
 
 def result_type(results: Iterable[Any]) -> tuple[str, set[tuple[str, str]]]:

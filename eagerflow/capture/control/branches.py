@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from eagerflow.capture.control.bodies import (
     Body,
     as_graph,
@@ -42,7 +40,6 @@ from eagerflow.capture.control.functions import (
     runs_plainly,
 )
 from eagerflow.capture.control.nests import Form, Results, callable_of, place_of, scalar
-from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples, reference_run
 from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import Device
 from eagerflow.dispatch import own_recorder
@@ -58,7 +55,7 @@ from eagerflow.op import Cost, Missing
 from eagerflow.ops.creation.filled import zeros
 from eagerflow.ops.elementwise.comparison import equal, logical_not
 from eagerflow.ops.elementwise.selection import clip, where
-from eagerflow.ops.family import op_of
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.ops.reductions.sums import any as any_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -287,11 +284,6 @@ _SHARED: dict[str, Any] = {
         else_branch=w.branch(false_graph, operands),
         dtypes=[v.dtype for v in w.results],
     ),
-    samples=branch_samples("cond"),
-    errors=branch_errors("cond"),
-    reference=lambda pred, *operands, true_graph, false_graph: tuple(
-        reference_run((false_graph, true_graph)[int(pred)], operands)
-    ),
     **_SHARED,
 )
 def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph: Graph) -> Any:
@@ -309,11 +301,6 @@ def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph:
     dtypes=(INTEGERS, ANY),
     saves="index operands",
     onnx=lambda w, index, *operands, branches: _nested(w, w.computable(index), operands, branches),
-    samples=branch_samples("switch"),
-    errors=branch_errors("switch"),
-    reference=lambda index, *operands, branches: tuple(
-        reference_run(branches[int(np.clip(int(index), 0, len(branches) - 1))], operands)
-    ),
     **_SHARED,
 )
 def _switch(xp: Any, index: Any, /, *operands: Any, branches: Graphs) -> Any:

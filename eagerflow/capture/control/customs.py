@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from eagerflow.capture.control.bodies import (
     Body,
     Inner,
@@ -26,19 +24,15 @@ from eagerflow.capture.control.bodies import (
     results_of,
 )
 from eagerflow.capture.control.derived import batched, home
-from eagerflow.capture.control.samples import ANY, misfits, written
 from eagerflow.capture.trace import Trace
-from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.handlers import raised_here
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
-from eagerflow.ops.creation.filled import zeros_like
-from eagerflow.ops.family import op_of
-from eagerflow.ops.samples import make
+from eagerflow.op import Cost, Missing
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -201,36 +195,6 @@ def _batch(
     return list(outs), [True] * results
 
 
-def _samples(rng: Any, dtype: Any) -> list[Sample]:
-    found: list[Sample] = []
-    for shape in ((), (3,), (0,), (2, 3), (1, 2), (2, 1)):
-        for both in (True, False):
-            x, k = make(rng, dtype, shape), make(rng, dtype, shape)
-            named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if len(found) > 5 else shape
-            spec = named, dtype
-
-            def rule(x: Any, k: Any, y: Any, around: Any, g: Any, both: bool = both) -> Any:
-                # The gradient of the identity, so that it agrees with finite differences: y is x.
-                return (g, zeros_like(k)) if both else (g,)
-
-            graph = written(rule, *[spec] * 5)
-            facts = {"backward": graph, "reached": (True, both), "arguments": 2, "results": 1}
-            found.append(Sample((x, k, x, k), facts))
-    return found
-
-
-def _errors(rng: Any) -> list[ErrorSample]:
-    x = np.ones(3)
-    graph = written(lambda x, y, g: (g * 2.0,), *[((3,), "float64")] * 3)
-    good = {"backward": graph, "reached": (True,), "arguments": 1, "results": 1}
-    return [
-        *misfits((x, x), good),
-        ErrorSample((x, x), good | {"reached": (False,)}, ShapeError, "not those of the arguments"),
-        ErrorSample((x, x), good | {"results": 2}, ShapeError, "there are 2 operands"),
-        ErrorSample((x, x), good | {"arguments": -1}, DTypeError, "not a number of operands"),
-    ]
-
-
 @control_op(
     name="custom_gradient",
     dtypes=ANY,
@@ -241,11 +205,6 @@ def _errors(rng: Any) -> list[ErrorSample]:
     cost=lambda *operands, **facts: Cost(0, 0),
     split=Missing("its gradient may need whole operands"),
     onnx=lambda w, *operands, arguments, results, **_: operands[arguments : arguments + results],
-    samples=_samples,
-    errors=_errors,
-    reference=lambda *operands, arguments, results, **facts: tuple(
-        operands[arguments : arguments + results]
-    ),
 )
 def _custom_gradient(
     xp: Any,

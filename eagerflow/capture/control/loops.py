@@ -44,7 +44,6 @@ from eagerflow.capture.control.functions import (
     runs_plainly,
 )
 from eagerflow.capture.control.nests import Form, callable_of, place_of, scalar
-from eagerflow.capture.control.samples import ANY, reference_run, while_errors, while_samples
 from eagerflow.capture.control.scans import count_of, grown, over, same_carries, scan_vjp
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device
@@ -60,7 +59,7 @@ from eagerflow.ops.attributes import Size
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.ops.elementwise.comparison import less, logical_and
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import op_of
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.ops.reductions.sums import any as any_of
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
@@ -226,16 +225,6 @@ def _masked(
 # The op -------------------------------------------------------------------------------------------
 
 
-def _reference(
-    *operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
-) -> tuple[Any, ...]:
-    values, count = list(operands), 0
-    while count < maximum_iterations and reference_run(cond, values)[0]:
-        values[:states] = reference_run(body, values)
-        count += 1
-    return tuple(values[:states])
-
-
 def _loop_operator(
     w: Any, *operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
 ) -> Any:
@@ -261,9 +250,6 @@ def _loop_operator(
     cost=_cost,
     split=Missing("each iteration needs the one before"),
     onnx=_loop_operator,
-    samples=while_samples,
-    errors=while_errors,
-    reference=_reference,
 )
 def _while_loop(
     xp: Any,

@@ -17,7 +17,6 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.batching import Batching
 from eagerflow.capture.control.bodies import call, control_op, fresh
-from eagerflow.capture.control.samples import ANY
 from eagerflow.capture.control.silence import ORDER
 from eagerflow.convert import as_tensor, is_foreign_array
 from eagerflow.dims import Dim
@@ -26,17 +25,16 @@ from eagerflow.display import known_values, options
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError, printable, short_repr
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number, size_as_number
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import HINTS, tuple_of
-from eagerflow.ops.family import op_of
-from eagerflow.ops.samples import make
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
 _PLACE = "\0"  # of a value in a text
-_COUNT = np.dtype("int64")
+COUNT = np.dtype("int64")
 _LONG = re.compile(r"\d{4}")  # a width of thousands
 
 Texts = tuple[str, ...]
@@ -56,7 +54,7 @@ HINTS["Forms"] = tuple_of(_is_form), "a tuple of formats such as '.3f'"
 
 
 def _spec(order: Any, *values: Any, texts: Any, forms: Any) -> tuple[TensorSpec]:
-    if order.shape != () or order.dtype != _COUNT:
+    if order.shape != () or order.dtype != COUNT:
         raise DTypeError("the order is not a number", argument="order", expected="int64()")
     if len(texts) != len(values) + 1 or len(forms) != len(values):
         raise ShapeError(
@@ -65,7 +63,7 @@ def _spec(order: Any, *values: Any, texts: Any, forms: Any) -> tuple[TensorSpec]
             received=f"{len(texts)} texts, {len(forms)} forms",
             expected=f"{len(values) + 1} texts, {len(values)} forms",
         )
-    return (TensorSpec((), _COUNT, None, order.device),)
+    return (TensorSpec((), COUNT, None, order.device),)
 
 
 def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Tensor], list[bool]]:
@@ -75,36 +73,15 @@ def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Te
     return list(call(PRINT, order, *values, **attributes)), [False]
 
 
-def _samples(rng: Any, dtype: Any) -> list[Sample]:
-    x, order = make(rng, dtype, (2, 3)), np.array(0, _COUNT)
-    return [
-        Sample((order, x), {"texts": ("x ", "\n"), "forms": ("",)}),
-        Sample((order, x[0, 0], x[:0]), {"texts": ("", " ", "\n"), "forms": ("", "")}),
-        Sample((order,), {"texts": ("text\n",), "forms": ()}),
-    ]
-
-
-def _errors(rng: Any) -> list[ErrorSample]:
-    order, good = np.array(0, _COUNT), {"texts": ("",), "forms": ()}
-    return [
-        ErrorSample((order,), good | {"texts": ()}, ShapeError, "there are 0 values"),
-        ErrorSample((order,), good | {"forms": ("",)}, ShapeError, "there are 0 values"),
-        ErrorSample((order[None],), good, DTypeError, "not a number"),
-    ]
-
-
 @control_op(
     name="print",
-    dtypes=(frozenset({_COUNT}), ANY),
+    dtypes=(frozenset({COUNT}), ANY),
     saves="",
     infer=_spec,
     batch=_batch,
     cost=lambda *operands, **facts: Cost(0, 0),
     split=Missing("the values are shown together"),
     onnx=lambda w, order, *values, **facts: (order,),  # exported graphs print nothing
-    samples=_samples,
-    errors=_errors,
-    reference=lambda order, *values, **facts: (order,),
 )
 def _print(xp: Any, order: Any, /, *values: Any, texts: Texts, forms: Forms) -> Any:
     """Show values between texts, and pass on the ``order``, an int64 number.

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from eagerflow.capture.control.bodies import (
     Body,
     as_graph,
@@ -26,7 +24,6 @@ from eagerflow.capture.control.bodies import (
     fresh,
     results_of,
     run,
-    sizes_of,
 )
 from eagerflow.capture.control.derived import (
     Halves,
@@ -45,7 +42,6 @@ from eagerflow.capture.control.functions import (
     runs_plainly,
 )
 from eagerflow.capture.control.nests import Form, Results, callable_of, place_of
-from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check, own_recorder
@@ -54,13 +50,12 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.cache import Slot
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.sizes import with_sizes
 from eagerflow.handlers import raised_here
 from eagerflow.masks import opened
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.filled import zeros, zeros_like
-from eagerflow.ops.family import op_of
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.plan import compiled_scans
@@ -333,31 +328,6 @@ def _batch(
 # The op -------------------------------------------------------------------------------------------
 
 
-def _reference(
-    *operands: Any,
-    body: Graph,
-    carries: int,
-    sequences: int,
-    length: Any,
-    reverse: bool,
-    compiled: bool,
-) -> tuple[Any, ...]:
-    state, xs = list(operands[:carries]), operands[carries : carries + sequences]
-    captured = operands[carries + sequences :]
-    steps = len(xs[0]) if length is None else length
-    rows: dict[int, list[Any]] = {}
-    for i in range(steps)[:: -1 if reverse else 1]:
-        outs = reference_run(body, [*state, *(x[i] for x in xs), *captured])
-        state, rows[i] = outs[:carries], outs[carries:]
-    row_zeros = [np.zeros(x.shape[1:], x.dtype) for x in xs]
-    sizes = sizes_of(body, [*state, *row_zeros, *captured], str)
-    ys = [
-        np.array([rows[i][j] for i in range(steps)], v.dtype).reshape(steps, *v.shape)
-        for j, v in enumerate(with_sizes(body, sizes).outputs[carries:])
-    ]
-    return (*state, *ys)
-
-
 def _scan_operator(
     w: Any,
     *operands: Any,
@@ -402,9 +372,6 @@ def _scan_operator(
     cost=_cost,
     split=Missing("each step needs the one before"),
     onnx=_scan_operator,
-    samples=scan_samples,
-    errors=scan_errors,
-    reference=_reference,
 )
 def _scan(
     xp: Any,

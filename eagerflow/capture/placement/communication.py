@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.devices import as_device
-from eagerflow.errors import DeviceError
-from eagerflow.op import Cost, ErrorSample, Sample
+from eagerflow.op import Cost
 from eagerflow.ops.creation.cast import to_device
 from eagerflow.ops.family import ANY, define, split_elementwise
-from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
 
@@ -30,14 +26,6 @@ def _spec(x: TensorSpec, device: str | None = None, **others: str) -> TensorSpec
     return x if device is None else TensorSpec(x.shape, x.dtype, None, as_device(device))
 
 
-def _errors(name: str, **more: str) -> Any:
-    """Samples of wrong values of the attribute that names the receiving device."""
-    return lambda rng: [
-        ErrorSample((np.ones(2),), {name: "moon", **more}, DeviceError, "device type 'moon'"),
-        ErrorSample((np.ones(2),), {name: "cpu:99", **more}, DeviceError, "device 'cpu:99'"),
-    ]
-
-
 @define(
     "communication",
     dtypes=ANY,
@@ -48,9 +36,6 @@ def _errors(name: str, **more: str) -> Any:
     split=split_elementwise,
     cost=_moved,
     onnx=lambda w, x, **_: x,
-    samples=lambda rng, dtype: [Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)],
-    errors=_errors("target"),
-    reference=lambda x, target: np.array(x),
 )
 def send(xp: Any, x: Any, /, *, target: str) -> Any:
     """The same values on the same device, to be received on another one.
@@ -74,11 +59,6 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
     split=split_elementwise,
     cost=_moved,
     onnx=lambda w, x, **_: x,
-    samples=lambda rng, dtype: [
-        Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
-    ],
-    errors=_errors("device", source="cpu:0"),
-    reference=lambda x, source, device: np.array(x),
 )
 def recv(xp: Any, x: Any, /, *, source: str, device: str) -> Any:
     """The values sent by another device.

@@ -13,8 +13,6 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["SGD", "Lion"]
 
-_more_than_0 = number(lambda x: 0 < x <= 1, "out of range", "a number from above 0 to 1")
-
 
 class SGD(OneOpOptimizer):
     """Gradient descent, perhaps with ``momentum``, perhaps looking ahead (``nesterov``).

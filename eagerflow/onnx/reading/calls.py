@@ -28,7 +28,6 @@ from eagerflow.tensor import Tensor
 
 ONNX = ""
 """The domain of ONNX's own operators, also called ``ai.onnx`` in files."""
-PREVIEW = "ai.onnx.preview"
 TRAINING = "ai.onnx.preview.training"
 LEARNING = "ai.onnx.ml"
 

@@ -104,8 +104,6 @@ def _infer(*operands: Any, source: Any, by_value: Any, shapes: Any, dtypes: Any)
     split=_REASON,
     cost=lambda *operands, **attributes: Cost(0, 0),
     onnx=_REASON,
-    samples=lambda rng, dtype: [],
-    reference=_REASON,
 )
 def _specialized(
     xp: Any,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.op import Cost, Missing, Sample
+from eagerflow.op import Cost, Missing
 from eagerflow.ops.family import ANY, define
-from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
 
@@ -22,8 +21,6 @@ from eagerflow.spec import TensorSpec
     split=Missing("it orders whole tasks"),
     cost=lambda x, other: Cost(0, 0),
     onnx=lambda w, x, other: x,
-    samples=lambda rng, dtype: [Sample((x, x[..., None])) for x in values(rng, dtype)],
-    reference=lambda x, other: x,
 )
 def after(xp: Any, x: Any, other: Any, /) -> Any:
     """The values of ``x``, available only after ``other``.

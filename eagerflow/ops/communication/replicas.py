@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.dtypes import INEXACT
-from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.errors import ShapeError
+from eagerflow.op import Cost, Missing
 from eagerflow.ops.family import ANY, define
 from eagerflow.ops.operands import whole_number
-from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
 
@@ -29,9 +26,6 @@ from eagerflow.spec import TensorSpec
     split=Missing("each replica makes a whole step"),
     cost=lambda x, share: Cost(x.size, 2 * x.size * x.dtype.itemsize),
     onnx=Missing("ONNX has no operators between machines; the step of one replica has none"),
-    samples=lambda rng, dtype: [Sample((x,), {"share": 0.25}) for x in values(rng, dtype)],
-    errors=lambda rng: [ErrorSample(("text",), {"share": 1.0}, DTypeError, "str")],
-    reference=lambda x, share: x * x.dtype.type(share),
 )
 def replica_mean(xp: Any, x: Any, /, *, share: float) -> Any:
     """The sum over all replicas of a step of ``x * share``.
@@ -76,17 +70,6 @@ def _with_zeros(xp: Any, x: Any, rows: int) -> Any:
     split=Missing("each replica makes a whole step"),
     cost=lambda x, rows: Cost(0, (x.size + rows) * x.dtype.itemsize),
     onnx=Missing("ONNX has no operators between machines; the step of one replica has none"),
-    samples=lambda rng, dtype: [
-        Sample((x,), {"rows": x.shape[0] + more})
-        for x in values(rng, dtype)
-        if x.ndim
-        for more in (0, 3)
-    ],
-    errors=lambda rng: [
-        ErrorSample((np.ones((3, 2)),), {"rows": 2}, ShapeError, "a part of 2 rows"),
-        ErrorSample((np.ones(()),), {"rows": 2}, ShapeError, "a part of 2 rows"),
-    ],
-    reference=lambda x, rows: np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)]),
 )
 def replica_concat(xp: Any, x: Any, /, *, rows: int) -> Any:
     """The rows of ``x`` of all replicas of a step, one replica after the other.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import cmath
 from typing import Any
-
-import numpy as np
 
 from eagerflow.dims import Dim
 from eagerflow.dtypes import (
@@ -23,14 +20,13 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import Missing, Split
 from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.elementwise.trigonometric import cos, sin
 from eagerflow.ops.family import ANY, Batch, define
-from eagerflow.ops.samples import each, make, pairs
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import broadcast_arrays, squeeze
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -91,22 +87,6 @@ def _batched_view(call: Any, args: Any, batched: Any, size: Any, dtype: Any) -> 
     return call(x, dtype)
 
 
-def _view_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    kinds = {1: "int8", 2: "uint16", 4: "int32", 8: "int64", 16: "complex128"}
-    parts = {"float32": "complex64", "float64": "complex128"}
-    own = np.dtype(dtype)
-    wide = parts.get(own.name, str(real_dtype(own)))
-    found = []
-    for shape in ((4,), (2, 4), (0, 2), (3, 0), (2, 1, 6)):
-        x = make(rng, dtype, shape)
-        found += [Sample((x,), {"dtype": to}) for to in (kinds[own.itemsize], wide, "uint8")]
-    found.append(Sample((make(rng, dtype, ()),), {"dtype": kinds[own.itemsize]}))
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"dtype": wide}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"dtype": "uint8"}))
-    return found
-
-
 @define(
     "shape",
     dtypes=ANY,
@@ -119,16 +99,6 @@ def _view_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         Split((i,), i) for i in range(x.ndim - (x.dtype.itemsize != as_dtype(dtype).itemsize))
     ],
     onnx=Missing("ONNX has no operator that reads bits as another dtype"),
-    samples=_view_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3),), {"dtype": "complex128"}, ShapeError, "not whole numbers"),
-        ErrorSample((np.ones(()),), {"dtype": "float32"}, ShapeError, "without an axis"),
-        ErrorSample((np.ones(2),), {"dtype": "bool"}, DTypeError, "are no truth values"),
-        ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
-    ],
-    reference=lambda x, dtype: np.frombuffer(x.tobytes(), dtype).reshape(
-        (*x.shape[:-1], x.shape[-1] * x.itemsize // np.dtype(dtype).itemsize) if x.ndim else ()
-    ),
 )
 def view(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
     """The bits of a tensor, read as numbers of another dtype.
@@ -164,18 +134,7 @@ def _parts(first: Any, second: Any, names: tuple[str, str]) -> tuple[Any, Any, D
     return a, b, made
 
 
-def _refused(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x * 1j, x), {}, DTypeError, "complex128 is complex already"),
-        ErrorSample((x, x[:, :2]), {}, ShapeError, "broadcast"),
-    ]
-
-
 @composed(
-    samples=pairs(),
-    reference=each(lambda a, b: a + b * 1j),
-    errors=_refused,
     dtypes=FLOATS,
 )
 def complex(real: Any, imag: Any, /) -> Tensor:
@@ -193,9 +152,6 @@ def complex(real: Any, imag: Any, /) -> Tensor:
 
 
 @composed(
-    samples=pairs(0.2, 3, -3, 3),
-    reference=each(lambda r, phi: cmath.rect(r, phi)),
-    errors=_refused,
     dtypes=FLOATS,
 )
 def polar(abs: Any, angle: Any, /) -> Tensor:

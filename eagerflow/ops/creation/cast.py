@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.devices import as_device
 from eagerflow.dtypes import COMPLEX, as_dtype, is_complex, is_inexact
-from eagerflow.errors import DeviceError, DTypeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.errors import DTypeError
+from eagerflow.op import Missing
 from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.family import ANY, define, split_elementwise, stacked
-from eagerflow.ops.samples import values
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["astype", "stop_gradient", "to_device"]
@@ -50,18 +47,6 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
     split=split_elementwise,
     also={"copy": True, "device": None},
     onnx=lambda w, x, *, dtype: w.cast(x, dtype),
-    samples=lambda rng, dtype: [
-        Sample((x,), {"dtype": to})
-        for x in values(rng, dtype)[:5]
-        for to in ("complex128", dtype, *(() if is_complex(dtype) else ("float64", "int32")))
-    ],
-    errors=lambda rng: [
-        ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
-        ErrorSample((np.ones(2) * 1j,), {"dtype": "float32"}, DTypeError, "imaginary"),
-    ],
-    reference=lambda x, dtype: np.array(
-        [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
-    ).reshape(x.shape),
 )
 def astype(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
     """The values in another dtype; a tensor that has it already is shared.
@@ -85,8 +70,6 @@ def astype(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
     batch=stacked,
     split=split_elementwise,
     onnx=lambda w, x, **_: x,
-    samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
-    reference=lambda x: np.array(x),
 )
 def stop_gradient(xp: Namespace, x: Array, /) -> Array:
     """The same values, through which no gradient passes.
@@ -110,12 +93,6 @@ def stop_gradient(xp: Namespace, x: Array, /) -> Array:
     batch=stacked,
     split=split_elementwise,
     onnx=lambda w, x, **_: x,
-    samples=lambda rng, dtype: [Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)],
-    errors=lambda rng: [
-        ErrorSample((np.ones(2),), {"device": "moon"}, DeviceError, "no device type 'moon'"),
-        ErrorSample((np.ones(2),), {"device": "cpu:99"}, DeviceError, "no device 'cpu:99'"),
-    ],
-    reference=lambda x, device: np.array(x),
     method="to",
 )
 def to_device(xp: Namespace, x: Array, /, device: str) -> Array:

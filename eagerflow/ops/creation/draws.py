@@ -18,9 +18,9 @@ from eagerflow.codegen import generated
 from eagerflow.codegen.numpy import philox
 from eagerflow.devices import device_of
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype, default_dtype
+from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.op import Cost, Missing, Split
 from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
 from eagerflow.ops.family import Batch, define
 from eagerflow.ops.shapes.reshaping import permute_dims
@@ -86,67 +86,6 @@ def _float_spec(
     return TensorSpec(shape_of(state, shape), found, None, device)
 
 
-def _samples(**attributes: Any) -> Callable[[Any, Any], list[Sample]]:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        state = rng.integers(0, 2**64, philox.WORDS, np.uint64)
-        states = rng.integers(0, 2**64, (2, 6, philox.WORDS), np.uint64)[:, ::3]
-        found = [
-            Sample((state,), {"shape": shape} | attributes)
-            for shape in ((), 1, 5, (0,), (2, 3), (3, 0), (2, 1, 4), (33,))
-        ]
-        found += [
-            Sample((s,), {"shape": (3,)} | attributes) for s in (states, states[0], states[:0])
-        ]
-        found.append(Sample((state[::-1],), {"shape": (7,)} | attributes))
-        found.append(Sample((np.broadcast_to(state, (2, 3)),), {"shape": (4,)} | attributes))
-        return found
-
-    return samples
-
-
-def _float_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = _samples()(rng, dtype)
-    state = found[0].args[0]
-    found += [
-        Sample((state,), {"shape": (5,), "dtype": name})
-        for name in ("float64", "float32", "float16", "bfloat16")
-    ]
-    return found
-
-
-def _errors(rng: np.random.Generator, **attributes: Any) -> list[ErrorSample]:
-    state = np.array([1, 2, 3], np.uint64)
-    given = {"shape": (2,)} | attributes
-    return [
-        ErrorSample((state,), given | {"shape": (2, -1)}, ShapeError, "negative"),
-        ErrorSample((state[:2],), given, ShapeError, "3 words"),
-        ErrorSample((state.astype(np.float32),), given, DTypeError, "is not taken"),
-    ]
-
-
-def _float_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    state = np.array([1, 2, 3], np.uint64)
-    wrong = {"shape": (2,), "dtype": "int32"}
-    return [*_errors(rng), ErrorSample((state,), wrong, DTypeError, "cannot be drawn")]
-
-
-def _each_state(fill: Callable[..., list[Any]]) -> Callable[..., Any]:
-    """A reference: ``fill(state, count, ...)`` for each state, one number after the other."""
-
-    def reference(
-        state: Any, shape: Any, dtype: Any = None, device: Any = None, **more: Any
-    ) -> Any:
-        shape = as_shape(shape)
-        wanted = as_dtype(dtype) if dtype is not None else default_dtype(float)
-        rows = [
-            fill(own, math.prod(shape), wanted, **more) for own in state.reshape(-1, philox.WORDS)
-        ]
-        whole = np.array(rows, dtype=object if wanted.kind in "iu" else float)
-        return whole.astype(wanted).reshape((*state.shape[:-1], *shape))
-
-    return reference
-
-
 def _random(**facts: Any) -> Callable[[Any], Any]:
     """An op of the random family: ``(xp, state, /, shape, ...)``."""
     own: dict[str, Any] = {
@@ -155,8 +94,6 @@ def _random(**facts: Any) -> Callable[[Any], Any]:
         "batch": Batch(_batched),
         "split": lambda state, shape, **_: [Split((i,), i) for i in range(state.ndim - 1)],
         "cost": _cost,
-        "samples": _float_samples,
-        "errors": _float_errors,
         "infer": _float_spec,
     } | facts
     return define("random", **own)
@@ -182,11 +119,6 @@ def _float(dtype: Any) -> Any:
     infer=lambda state, shape, device=None: TensorSpec(
         shape_of(state, shape), "uint64", None, device
     ),
-    samples=_samples(),
-    errors=_errors,
-    reference=lambda state, shape, device: _each_state(
-        lambda own, count, dtype: philox.slow_words(own, count)
-    )(state, shape, "uint64"),
 )
 def random_bits(xp: Namespace, state: Array, /, shape: Sizes, device: DeviceName = None) -> Array:
     """Random 64-bit words.
@@ -201,12 +133,7 @@ def random_bits(xp: Namespace, state: Array, /, shape: Sizes, device: DeviceName
     return _drawn(xp, state, as_shape(shape), np.dtype("uint64"), philox.bits)
 
 
-def _slow_uniform(own: Any, count: int, dtype: Any) -> list[float]:
-    steps = {"float16": 2**11, "bfloat16": 2**8}.get(dtype.name, 2**53)
-    return [math.floor(u * steps) / steps for u in philox.slow_uniform(own, count, dtype)]
-
-
-@_random(reference=_each_state(_slow_uniform))
+@_random()
 def random_uniform(
     xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
 ) -> Array:
@@ -233,7 +160,6 @@ def _short(state: Any, count: int, dtype: Any) -> Any:
 @_random(
     # Near the zeros of sine and cosine the rounding of the angle shows.
     ulp=2**16,
-    reference=_each_state(philox.slow_normal),
 )
 def random_normal(
     xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
@@ -251,7 +177,7 @@ def random_normal(
     return _drawn(xp, state, as_shape(shape), found, lambda own, n: philox.normal(own, n, found))
 
 
-@_random(reference=_each_state(philox.slow_truncated), ulp=16)
+@_random(ulp=16)
 def random_truncated_normal(
     xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
 ) -> Array:
@@ -268,11 +194,7 @@ def random_truncated_normal(
     return _drawn(xp, state, as_shape(shape), found, lambda own, n: philox.truncated(own, n, found))
 
 
-@_random(
-    reference=_each_state(
-        lambda own, n, dtype: [-math.log1p(-u) for u in philox.slow_uniform(own, n, dtype)]
-    )
-)
+@_random()
 def random_exponential(
     xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
 ) -> Array:
@@ -312,40 +234,8 @@ def _integers_spec(
     return TensorSpec(shape_of(state, shape), found, None, device)
 
 
-def _integer_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = _samples(low=-3, high=9)(rng, dtype)
-    ranges = (
-        ("uint8", 0, 256),
-        ("int8", -128, 128),
-        ("int64", -(2**63), 2**63),
-        ("uint64", 2**63, 2**64),
-        ("int32", 5, 6),
-    )
-    for name, low, high in ranges:
-        more = {"shape": (5,), "low": low, "high": high, "dtype": name}
-        found.append(Sample(found[0].args, more))
-    return found
-
-
-def _integer_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    state = np.array([1, 2, 3], np.uint64)
-    given = {"shape": (2,), "low": 0, "high": 5}
-    return [
-        *_errors(rng, low=0, high=5),
-        ErrorSample((state,), given | {"high": 0}, ShapeError, "there is no int64 from 0"),
-        ErrorSample((state,), given | {"high": 300, "dtype": "int8"}, ShapeError, "no int8"),
-        ErrorSample((state,), given | {"high": 2.5}, DTypeError, "not an integer"),
-        ErrorSample((state,), given | {"dtype": "float32"}, DTypeError, "not an integer dtype"),
-    ]
-
-
 @_random(
     infer=_integers_spec,
-    samples=_integer_samples,
-    errors=_integer_errors,
-    reference=lambda state, shape, low, high, dtype, device: _each_state(
-        lambda own, n, _: philox.slow_integers(own, n, low, high)
-    )(state, shape, dtype or "int64"),
 )
 def random_integers(
     xp: Namespace,
@@ -388,12 +278,6 @@ def _keep_spec(
     return _float_spec(state, shape, dtype, device)
 
 
-def _keep_reference(own: Any, count: int, dtype: Any, rate: float) -> list[float]:
-    wide = np.dtype("float32") if dtype.itemsize < 4 else dtype
-    drawn = philox.slow_uniform(own, count, np.dtype("float32"))
-    return [float(wide.type(1 / (1 - rate))) if u >= np.float32(rate) else 0.0 for u in drawn]
-
-
 def _keep_body(s: Any, key: Any, more: Any, draw: Any, rate: Any, factor: Any) -> Any:
     return s.select(s.greater_equal(s.uniform((key, more, draw)), rate), factor, 0)
 
@@ -411,19 +295,6 @@ def _kept(state: Any, count: int, rate: Any, factor: Any) -> Any:
 
 @_random(
     infer=_keep_spec,
-    samples=lambda rng, dtype: [
-        *_samples(rate=0.25)(rng, dtype),
-        *_samples(rate=0.5, dtype="float64")(rng, dtype)[:5],
-        *_samples(rate=0)(rng, dtype)[:2],
-    ],
-    errors=lambda rng: [
-        *_errors(rng, rate=0.5),
-        *(
-            ErrorSample((np.ones(3, np.uint64),), {"shape": 2, "rate": r}, ArgumentError, "a rate")
-            for r in (1.0, -0.5, float("nan"))
-        ),
-    ],
-    reference=_each_state(_keep_reference),
 )
 def random_keep(
     xp: Namespace,
@@ -456,26 +327,8 @@ def _permutation_spec(state: TensorSpec, shape: Any, device: Any = None) -> Tens
     return TensorSpec(shape_of(state, whole), "int64", None, device)
 
 
-def _slow_permutations(state: Any, shape: Any, device: Any) -> Any:
-    shape = as_shape(shape)
-
-    def fill(own: Any, count: int, _: Any) -> list[int]:
-        words = philox.slow_words(own, count)
-        n = max(shape[-1], 1)
-        rows = [words[i : i + n] for i in range(0, count, n)]
-        return [i for row in rows for i in sorted(range(len(row)), key=row.__getitem__)]
-
-    return _each_state(fill)(state, shape, "int64")
-
-
 @_random(
     infer=_permutation_spec,
-    samples=lambda rng, dtype: [s for s in _samples()(rng, dtype) if s.attributes["shape"] != ()],
-    errors=lambda rng: [
-        *_errors(rng),
-        ErrorSample((np.ones(3, np.uint64),), {"shape": ()}, ShapeError, "has an axis"),
-    ],
-    reference=_slow_permutations,
 )
 def random_permutation(
     xp: Namespace, state: Array, /, shape: Sizes, device: DeviceName = None

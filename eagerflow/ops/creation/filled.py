@@ -10,12 +10,11 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import DTypeError
 from eagerflow.number import Number
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
 from eagerflow.ops.family import ANY, define, split_elementwise, stacked
-from eagerflow.ops.samples import values
 from eagerflow.ops.shapes.reshaping import broadcast_to, sized
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -45,7 +44,6 @@ def creation(**facts: Any) -> Callable[[Any], Any]:
         "vjp": _NO_INPUT,
         "batch": _NO_INPUT,
         "split": _NO_INPUT,
-        "errors": _shape_errors,
         "cost": lambda *sizes, **more: _written(facts["infer"](*sizes, **more)),
     } | facts
     return define("creation", **own)
@@ -55,29 +53,12 @@ def _written(spec: TensorSpec) -> Cost:
     return Cost(0, spec.size * spec.dtype.itemsize)
 
 
-def _shape_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    return [
-        ErrorSample((), {"shape": (2, -1)}, ShapeError, "negative"),
-        ErrorSample((), {"shape": "ab"}, ShapeError, "is not a shape"),
-        ErrorSample((), {"shape": (2**40, 2**40)}, ShapeError, "too large"),
-        ErrorSample((), {"shape": (2,), "dtype": "object"}, DTypeError, "is not a dtype"),
-    ]
-
-
 def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "shape") -> TensorSpec:
     return TensorSpec(sized(shape, argument), dtype or default_dtype(float), None, device)
 
 
 def _constant(value: int) -> Callable[[Any], Any]:
-    return creation(
-        fills=True,
-        infer=_made,
-        onnx=lambda w, **_: w.filled(value),
-        samples=lambda rng, dtype: [
-            Sample((), {"shape": s, "dtype": dtype}) for s in ((), 3, (2, 3), (0, 2), (1, 1, 2))
-        ],
-        reference=lambda shape, dtype, device: np.full(shape, value, dtype),
-    )
+    return creation(fills=True, infer=_made, onnx=lambda w, **_: w.filled(value))
 
 
 @_constant(0)
@@ -121,13 +102,6 @@ def _filled(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) 
     fills=True,
     infer=_filled,
     onnx=lambda w, *, fill_value, **_: w.filled(fill_value),
-    samples=lambda rng, dtype: [
-        Sample((), {"shape": s, "fill_value": 1, "dtype": dtype}) for s in ((), 2, (2, 3), (0,))
-    ],
-    errors=lambda rng: [
-        e._replace(attributes={**e.attributes, "fill_value": 1}) for e in _shape_errors(rng)
-    ],
-    reference=lambda shape, fill_value, dtype, device: np.zeros(shape, dtype) + dtype.type(1),
 )
 def _full(
     xp: Namespace,
@@ -175,10 +149,6 @@ def _ones_like_numpy(x: Any, dtype: Any = None) -> Any:
 
 def _like(value: int) -> Callable[[Any], Any]:
     """An op that returns a constant of its argument's shape, without a gradient."""
-
-    def reference(x: Any, dtype: Any) -> Any:
-        return np.array([value] * x.size, dtype or x.dtype).reshape(x.shape)
-
     return define(
         "creation",
         fills=True,
@@ -190,11 +160,6 @@ def _like(value: int) -> Callable[[Any], Any]:
         batch=stacked,
         split=split_elementwise,
         onnx=lambda w, x, **_: w.filled(value),
-        samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
-        errors=lambda rng: [
-            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype")
-        ],
-        reference=reference,
     )
 
 
@@ -250,25 +215,6 @@ def _eye_operator(w: Any, **attributes: Any) -> Any:
         (n_rows, n_rows if n_cols is None else n_cols), dtype, device, "n_rows"
     ),
     onnx=_eye_operator,
-    samples=lambda rng, dtype: [
-        Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})
-        for n, m, k in ((3, None, 0), (2, 4, 1), (4, 2, -1), (0, 3, 0), (3, 3, 7))
-    ],
-    errors=lambda rng: [
-        ErrorSample((), {"n_rows": -1}, ShapeError, "negative"),
-        ErrorSample((), {"n_rows": 1.5}, ShapeError, "is not a size"),
-        ErrorSample((), {"n_rows": 2, "dtype": "words"}, DTypeError, "is not a dtype"),
-    ],
-    reference=lambda n_rows, n_cols, k, dtype, device: (
-        np.array(
-            [
-                [c - r == k for c in range(n_rows if n_cols is None else n_cols)]
-                for r in range(n_rows)
-            ]
-        )
-        .reshape(n_rows, n_rows if n_cols is None else n_cols)
-        .astype(dtype)
-    ),
 )
 def eye(
     xp: Namespace,

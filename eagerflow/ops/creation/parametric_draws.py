@@ -16,9 +16,9 @@ import numpy as np
 from eagerflow.codegen.numpy import implicit, philox, rejection
 from eagerflow.codegen.numpy.tiling import tiled_together
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype
+from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.op import Cost, Missing, Split
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import UINT64, host, shape_of
@@ -29,7 +29,6 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.elementwise.special import digamma
 from eagerflow.ops.family import Batch, define, elementwise
-from eagerflow.ops.samples import make, pairs
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.ops.special.incomplete_gamma import gamma_sample_gradient
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape, broadcast
@@ -38,7 +37,6 @@ __all__ = ["random_binomial", "random_gamma", "random_poisson", "random_von_mise
 
 _NOT_EXPORTED = Missing("its numbers are made by rejection, which is not written as operators")
 _NO_GRADIENT = Missing("whole numbers do not move smoothly with the parameters")
-_DISTRIBUTED = Missing("its distribution is compared with SciPy's in the tests")
 _MOST = 2.0**62
 
 
@@ -131,59 +129,6 @@ def _cost(state: TensorSpec, *parameters: Any, shape: Any, **attributes: Any) ->
     return Cost(size * 200, size * 16)
 
 
-def _samples(*ranges: Any, **attributes: Any) -> Callable[[Any, Any], list[Sample]]:
-    """States and parameters between two numbers each, or at some."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        def drawn(shape: tuple[int, ...]) -> list[Any]:
-            return [
-                make(rng, dtype, shape, *r)
-                if isinstance(r, tuple)
-                else rng.choice(r, shape).astype(dtype)
-                for r in ranges
-            ]
-
-        state = rng.integers(0, 2**64, (2, philox.WORDS), np.uint64)
-        found = [
-            Sample((state[0], *drawn(own)), {"shape": shape} | attributes)
-            for own, shape in (
-                ((), ()),
-                ((), (5,)),
-                ((3,), (3,)),
-                ((2, 1), (2, 3)),
-                ((3,), (2, 3)),
-                ((0,), (0,)),
-                ((1,), (4, 0)),
-                ((2, 1, 4), (2, 3, 4)),
-                ((33,), (33,)),
-            )
-        ]
-        found.append(Sample((state, *drawn(())), {"shape": (3,)} | attributes))
-        found.append(Sample((state, *drawn((2, 3))), {"shape": (3,)} | attributes))
-        found.append(Sample((state[:0], *drawn((3,))), {"shape": (3,)} | attributes))
-        found.append(Sample((state[0], *(p[::2, ::-1] for p in drawn((4, 3)))), {"shape": (2, 3)}))
-        return found
-
-    return samples
-
-
-def _errors(*good: float, bad: Any, dtype: str) -> Callable[[Any], list[ErrorSample]]:
-    state = np.array([1, 2, 3], np.uint64)
-
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        given = {"shape": (2,)}
-        wide = (np.full(3, good[0]), *good[1:])
-        return [
-            ErrorSample((state, *good), given | {"shape": (-1,)}, ShapeError, "negative"),
-            ErrorSample((state[:2], *good), given, ShapeError, "3 words"),
-            ErrorSample((state, *wide), given, ShapeError, "broadcast"),
-            ErrorSample((state, *good), given | {"dtype": dtype}, DTypeError, "cannot be drawn"),
-            *(ErrorSample((state, *x), given, ArgumentError, "no such parameter") for x in bad),
-        ]
-
-    return errors
-
-
 def _random(count: int, **facts: Any) -> Callable[[Any], Any]:
     """A random op with a number of parameters."""
     own: dict[str, Any] = {
@@ -193,7 +138,6 @@ def _random(count: int, **facts: Any) -> Callable[[Any], Any]:
         "split": _split,
         "cost": _cost,
         "onnx": _NOT_EXPORTED,
-        "reference": _DISTRIBUTED,
         "fails": True,
     } | facts
     return define("random", **own)
@@ -269,11 +213,6 @@ _gamma_vjp.stated = "its gradient is at fixed probability, not for fixed bits"  
     vjp=_gamma_vjp,
     jvp=_gamma_jvp,
     saves="alpha y",
-    samples=lambda rng, dtype: [
-        *_samples((0.2, 9))(rng, dtype),
-        *_samples((0.2, 2), log=True)(rng, dtype)[:4],
-    ],
-    errors=_errors(1.0, bad=[(-1.0,), (float("nan"),)], dtype="int32"),
 )
 def random_gamma(
     xp: Namespace,
@@ -313,11 +252,6 @@ _COUNTS = FLOATS | INTEGERS
     1,
     infer=_spec(_COUNTS, "int64"),
     vjp=_NO_GRADIENT,
-    samples=lambda rng, dtype: [
-        *_samples((0, 30))(rng, dtype),
-        *_samples((0, 9), dtype="float32")(rng, dtype)[:3],
-    ],
-    errors=_errors(1.0, bad=[(-1.0,), (float("nan"),), (float("inf"),)], dtype="bool"),
 )
 def random_poisson(
     xp: Namespace, state: Array, rate: Array, /, shape: Sizes, dtype: DTypeLike = None
@@ -341,13 +275,6 @@ def random_poisson(
     2,
     infer=_spec(_COUNTS, "int64"),
     vjp=_NO_GRADIENT,
-    samples=_samples([0.0, 1.0, 5.0, 40.0, 200.0], (0, 1)),
-    errors=_errors(
-        3.0,
-        0.5,
-        bad=[(-1.0, 0.5), (2.5, 0.5), (float("inf"), 0.5), (3.0, 1.5), (3.0, float("nan"))],
-        dtype="bool",
-    ),
 )
 def random_binomial(
     xp: Namespace,
@@ -381,8 +308,6 @@ def random_binomial(
 
 @_slope(
     implicit.von_mises_slope,
-    samples=pairs(0, 5, -3, 3),
-    reference=Missing("it is compared with mpmath in the tests"),
     ulp=16,
 )
 def von_mises_sample_slope(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -416,8 +341,6 @@ _von_mises_vjp.stated = _gamma_vjp.stated  # type: ignore[attr-defined]
     vjp=_von_mises_vjp,
     jvp=_von_mises_jvp,
     saves="concentration y",
-    samples=_samples((0, 9)),
-    errors=_errors(1.0, bad=[(-1.0,), (float("nan"),)], dtype="int32"),
 )
 def random_von_mises(
     xp: Namespace, state: Array, concentration: Array, /, shape: Sizes, dtype: DTypeLike = None

@@ -25,7 +25,6 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import creation
@@ -144,13 +143,6 @@ def _check_limits(dtype: Any, first: Any, last: Any) -> None:
         )
 
 
-def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
-    found: list[Any] = []
-    while (start + len(found) * step - stop) * (1 if step > 0 else -1) < 0:
-        found.append(start + len(found) * step)
-    return found
-
-
 def _range_operator(w: Any, **attributes: Any) -> Any:
     """The rule of ONNX, where sizes that are known by name are read from the inputs."""
     numbers = [attributes[name] for name in ("start", "stop", "step")]
@@ -163,29 +155,6 @@ def _range_operator(w: Any, **attributes: Any) -> Any:
     arrange=_arrange_range,
     infer=_range_spec,
     onnx=_range_operator,
-    samples=lambda rng, dtype: [
-        Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
-        for start, stop, step in (
-            (0, 5, 1),
-            (2, 9, 3),
-            (5, 0, -2),
-            (3, 3, 1),
-            (0, -4, 1),
-            (0, 1, 0.25),
-            (1, 0, -0.3),
-        )
-        if dtype.kind != "b"
-    ],
-    errors=lambda rng: [
-        ErrorSample((0, 5, 0), {}, ShapeError, "the step is 0"),
-        ErrorSample((float("inf"),), {}, ShapeError, "finite"),
-        ErrorSample((10**19,), {}, ShapeError, "too large"),
-        ErrorSample((0, 300, 1), {"dtype": "int8"}, DTypeError, "do not fit into int8"),
-        ErrorSample(("ten",), {}, DTypeError, "is not a number"),
-    ],
-    reference=lambda start, stop, step, dtype, device: np.array(
-        _range_values(start, stop, step), dtype
-    ),
     dtypes=NUMERIC | FLOAT8,
 )
 def arange(
@@ -252,21 +221,6 @@ def _line_dtype(start: Any, stop: Any) -> Any:
 @creation(
     arrange=_arrange_line,
     infer=_line_spec,
-    samples=lambda rng, dtype: [
-        Sample((), {"start": start, "stop": stop, "num": num, "dtype": dtype, "endpoint": endpoint})
-        for start, stop, num in ((0, 1, 5), (2.0, -1.0, 4), (3, 3, 3), (0, 9, 1), (1, 2, 0))
-        for endpoint in (True, False)
-    ],
-    errors=lambda rng: [
-        ErrorSample((0, 1), {"num": -1}, ShapeError, "negative"),
-        ErrorSample((0, 1), {"num": 2.5}, ShapeError, "is not a size"),
-        ErrorSample((0, 1), {"num": 10**19}, ShapeError, "too large"),
-        ErrorSample(("zero", 1), {"num": 3}, DTypeError, "is not a number"),
-        ErrorSample((0, 1j), {"num": 3, "dtype": "float32"}, DTypeError, "are no float32s"),
-    ],
-    reference=lambda start, stop, num, dtype, device, endpoint: np.array(
-        [start + (stop - start) * i / max(1, num - endpoint) for i in range(num)], dtype
-    ),
     dtypes=INEXACT,
 )
 def linspace(

@@ -6,13 +6,10 @@ is taken.
 
 from __future__ import annotations
 
-import cmath
 import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import INEXACT, REAL, DType
+from eagerflow.dtypes import INEXACT, REAL
 from eagerflow.errors import DTypeError
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs, reciprocal
@@ -23,8 +20,7 @@ from eagerflow.ops.elementwise.parts import at_least, at_most, fma, horner, two_
 from eagerflow.ops.elementwise.selection import maximum, minimum, where
 from eagerflow.ops.elementwise.special import erfc
 from eagerflow.ops.elementwise.trigonometric import tanh
-from eagerflow.ops.family import ErrorSample, Onnx, Sample, pointwise
-from eagerflow.ops.samples import clear_of, each, moved_from, pairs, reals, values
+from eagerflow.ops.family import Onnx, pointwise
 from eagerflow.spec import Namespace, TensorSpec
 
 __all__ = [
@@ -44,18 +40,6 @@ __all__ = [
     "softsign",
 ]
 
-_KINKS = (-3.0, 0.0, 3.0, 6.0)
-
-
-def _off_kinks(low: float, high: float, **attributes: Any) -> Any:
-    return clear_of(_KINKS, low, high, **attributes)
-
-
-def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        s._replace(args=(moved_from(0.0, s.args[0]), s.args[1])) for s in pairs(-2, 2)(rng, dtype)
-    ]
-
 
 # relu and relu6 ----------------------------------------------------------------------------------
 
@@ -64,8 +48,6 @@ def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     **differentiated_by(lambda: relu_gradient, "y"),
     dtypes=REAL,
     onnx=lambda w, x: w.Relu(x) if x.dtype.kind == "f" else w.Max(x, w.constant(0, x.dtype)),
-    samples=_off_kinks(-2, 2),
-    reference=each(lambda x: x if x > 0 else 0),
 )
 def relu(x: Any, /) -> Any:
     """Rectified linear unit: the larger of each element and 0.
@@ -81,9 +63,6 @@ def relu(x: Any, /) -> Any:
 
 @gradient_op(
     second_derivative=lambda y: zeros_like(y),
-    derivative=lambda y: 1 if y > 0 else 0,
-    between=(-2, 2),
-    samples=_off_kinks_pairs,
 )
 def relu_gradient(value: Any, g: Any, /) -> Any:
     """The gradient of a relu with result ``value``: g where that is positive, 0 elsewhere.
@@ -100,8 +79,6 @@ def relu_gradient(value: Any, g: Any, /) -> Any:
     partials=(lambda y, x: logical_and(greater(y, 0), less(y, 6)),),
     saves="y",
     dtypes=REAL,
-    samples=_off_kinks(-2, 8),
-    reference=each(lambda x: 0 if x < 0 else 6 if x > 6 else x),
 )
 def relu6(x: Any, /) -> Any:
     """Rectified linear unit that ends at 6: min(max(x, 0), 6).
@@ -118,8 +95,8 @@ def relu6(x: Any, /) -> Any:
 # Leaky and exponential units ---------------------------------------------------------------------
 
 
-def _with_number(name: str, other: float) -> dict[str, Any]:
-    """Facts of an op with one attribute, a number; ``other`` than the default in some samples."""
+def _with_number(name: str) -> dict[str, Any]:
+    """Facts of an op with one attribute, a number."""
 
     def infer(x: TensorSpec, **attributes: Any) -> TensorSpec:
         if not isinstance(attributes[name], int | float):
@@ -128,32 +105,13 @@ def _with_number(name: str, other: float) -> dict[str, Any]:
             )
         return x
 
-    return {
-        "infer": infer,
-        "errors": lambda rng: [
-            ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number")
-        ],
-        "samples": lambda rng, dtype: [
-            *_off_kinks(-2, 2)(rng, dtype),
-            *_off_kinks(-2, 2, **{name: other})(rng, dtype)[:4],
-        ],
-    }
-
-
-def _pairs_with_number(name: str, other: float) -> Any:
-    """Samples of the gradient of such an op."""
-    return lambda rng, dtype: [
-        sample._replace(attributes=attributes)
-        for attributes in ({}, {name: other})
-        for sample in _off_kinks_pairs(rng, dtype)
-    ]
+    return {"infer": infer}
 
 
 @pointwise(
-    **_with_number("negative_slope", 0.2),
+    **_with_number("negative_slope"),
     **differentiated_by(lambda: leaky_relu_gradient),
     onnx=Onnx("LeakyRelu", {"negative_slope": "alpha"}),
-    reference=each(lambda x, negative_slope: x if x > 0 else negative_slope * x),
 )
 def leaky_relu(x: Any, /, negative_slope: float = 0.01) -> Any:
     """Rectified linear unit with a small slope for negative numbers.
@@ -170,9 +128,6 @@ def leaky_relu(x: Any, /, negative_slope: float = 0.01) -> Any:
 
 @gradient_op(
     second_derivative=lambda x, negative_slope: zeros_like(x),
-    derivative=lambda x, negative_slope: 1 if x > 0 else negative_slope,
-    between=(-2, 2),
-    samples=_pairs_with_number("negative_slope", 0.2),
 )
 def leaky_relu_gradient(x: Any, g: Any, /, negative_slope: float = 0.01) -> Any:
     """The gradient of leaky_relu with respect to ``x``: g, times the slope where x is not positive.
@@ -190,10 +145,9 @@ def _elu(x: Any, alpha: float) -> Any:
 
 
 @pointwise(
-    **_with_number("alpha", 0.5),
+    **_with_number("alpha"),
     **differentiated_by(lambda: elu_gradient),
     onnx=Onnx("Elu"),
-    reference=each(lambda x, alpha: x if x > 0 else alpha * math.expm1(x)),
 )
 def elu(x: Any, /, alpha: float = 1.0) -> Any:
     """Exponential linear unit: x where it is positive, alpha·(exp(x) - 1) elsewhere.
@@ -210,9 +164,6 @@ def elu(x: Any, /, alpha: float = 1.0) -> Any:
 
 @gradient_op(
     second_derivative=lambda x, alpha: where(greater(x, 0), 0.0, exp(minimum(x, 0.0)) * alpha),
-    derivative=lambda x, alpha: 1 if x > 0 else alpha * math.exp(x),
-    between=(-2, 2),
-    samples=_pairs_with_number("alpha", 0.5),
 )
 def elu_gradient(x: Any, g: Any, /, alpha: float = 1.0) -> Any:
     """The gradient of elu with respect to ``x``: g, times alpha·exp(x) where x is not positive.
@@ -226,15 +177,13 @@ def elu_gradient(x: Any, g: Any, /, alpha: float = 1.0) -> Any:
     return chain_rule(g, where(above, 1, exp(where(above, 0, x)) * alpha))
 
 
-_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
 @pointwise(
     # With g scaled first, it is elu's.
-    **differentiated_by(lambda: lambda x, g: elu_gradient(x, g * _SELU_SCALE, _SELU_ALPHA)),
+    **differentiated_by(lambda: lambda x, g: elu_gradient(x, g * SELU_SCALE, SELU_ALPHA)),
     onnx=Onnx("Selu"),
-    samples=_off_kinks(-2, 2),
-    reference=each(lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * math.expm1(x))),
 )
 def selu(x: Any, /) -> Any:
     """Exponential linear unit scaled so that activations tend to mean 0 and variance 1.
@@ -245,7 +194,7 @@ def selu(x: Any, /) -> Any:
     >>> ef.selu(ef.tensor([-1.0, 2.0]))
     Tensor([-1.1113,  2.1014], float32, cpu:0)
     """
-    return _elu(x, _SELU_ALPHA) * _SELU_SCALE
+    return _elu(x, SELU_ALPHA) * SELU_SCALE
 
 
 # Hard forms and softsign -------------------------------------------------------------------------
@@ -259,8 +208,6 @@ def _hard(x: Any) -> Any:
     partials=(lambda y, x: logical_and(greater(y, 0), less(y, 1)).astype(y.dtype) * (1 / 6),),
     saves="y",
     onnx=Onnx("HardSigmoid", rule=lambda w, x: w.HardSigmoid(x, alpha=1 / 6, beta=0.5)),
-    samples=_off_kinks(-5, 5),
-    reference=each(lambda x: 0 if x < -3 else 1 if x > 3 else (x + 3) / 6),
 )
 def hard_sigmoid(x: Any, /) -> Any:
     """The logistic function in three straight pieces: relu6(x + 3) / 6.
@@ -283,8 +230,6 @@ def _hard_silu_slope(x: Any) -> Any:
     partials=(lambda y, x: _hard_silu_slope(x),),
     saves="x",
     onnx=Onnx("HardSwish"),
-    samples=_off_kinks(-5, 5),
-    reference=each(lambda x: 0 if x < -3 else x if x > 3 else x * (x + 3) / 6),
 )
 def hard_silu(x: Any, /) -> Any:
     """Each element times its hard sigmoid, also called hard swish.
@@ -307,7 +252,6 @@ def _softsign_slope(x: Any) -> Any:
     partials=(lambda y, x: _softsign_slope(x),),
     saves="x",
     onnx=Onnx("Softsign"),
-    reference=each(lambda x: x / (1 + max(x, -x))),
 )
 def softsign(x: Any, /) -> Any:
     """Each element divided by 1 plus its absolute value; the results lie between -1 and 1.
@@ -322,10 +266,6 @@ def softsign(x: Any, /) -> Any:
 
 
 _FAR = 800.0  # beyond, derivatives are 0 or 1, and x may as well be that
-
-
-def _logistic(x: Any) -> Any:
-    return 1 / (1 + (cmath.exp if isinstance(x, complex) else math.exp)(-x))
 
 
 # sigmoid -----------------------------------------------------------------------------------------
@@ -344,8 +284,6 @@ def _complex_sigmoid(xp: Namespace, x: Any) -> Any:
     instruction="sigmoid",
     on_complex=_complex_sigmoid,
     onnx=Onnx("Sigmoid"),
-    samples=reals(-4, 4),
-    reference=each(_logistic),
 )
 def sigmoid(x: Any, /) -> Any:
     """Logistic function of each element: 1 / (1 + exp(-x)).
@@ -361,8 +299,6 @@ def sigmoid(x: Any, /) -> Any:
 
 @gradient_op(
     second_derivative=lambda y: 1 - 2 * y,
-    derivative=lambda y: y * (1 - y),
-    between=(0.1, 0.9),
     dtypes=INEXACT,
 )
 def sigmoid_gradient(value: Any, g: Any, /) -> Any:
@@ -382,8 +318,6 @@ def sigmoid_gradient(value: Any, g: Any, /) -> Any:
 @pointwise(
     **differentiated_by(lambda: softplus_gradient),
     onnx=Onnx("Softplus"),
-    samples=reals(-4, 4),
-    reference=each(lambda x: math.log(1 + math.exp(x))),
 )
 def softplus(x: Any, /) -> Any:
     """Smooth form of max(x, 0): log(1 + exp(x)), without overflow.
@@ -399,8 +333,6 @@ def softplus(x: Any, /) -> Any:
 
 @pointwise(
     **differentiated_by(lambda: log_sigmoid_gradient),
-    samples=reals(-4, 4),
-    reference=each(lambda x: math.log(_logistic(x))),
 )
 def log_sigmoid(x: Any, /) -> Any:
     """Logarithm of the logistic function of each element, without overflow.
@@ -415,7 +347,7 @@ def log_sigmoid(x: Any, /) -> Any:
 
 
 @gradient_op(
-    second_derivative=lambda x: sigmoid(x) * sigmoid(-x), derivative=_logistic, between=(-4, 4)
+    second_derivative=lambda x: sigmoid(x) * sigmoid(-x),
 )
 def softplus_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of softplus with respect to ``x``: g·σ(x).
@@ -430,8 +362,6 @@ def softplus_gradient(x: Any, g: Any, /) -> Any:
 
 @gradient_op(
     second_derivative=lambda x: -(sigmoid(x) * sigmoid(-x)),
-    derivative=lambda x: _logistic(-x),
-    between=(-4, 4),
 )
 def log_sigmoid_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of log_sigmoid with respect to ``x``: g·σ(-x).
@@ -449,8 +379,6 @@ def log_sigmoid_gradient(x: Any, g: Any, /) -> Any:
 
 @pointwise(
     **differentiated_by(lambda: silu_gradient),
-    samples=reals(-4, 4),
-    reference=each(lambda x: x * _logistic(x)),
 )
 def silu(x: Any, /) -> Any:
     """Each element times its logistic function, also called swish.
@@ -472,8 +400,6 @@ def _silu_curvature(x: Any) -> Any:
 
 @gradient_op(
     second_derivative=_silu_curvature,
-    derivative=lambda x: _logistic(x) * (1 + x * (1 - _logistic(x))),
-    between=(-1, 4),
 )
 def silu_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of silu with respect to ``x``: g·σ(x)·(1 + x·(1 - σ(x))).
@@ -494,11 +420,6 @@ def silu_gradient(x: Any, g: Any, /) -> Any:
 # tanh(log(1 + e)) = n / (n + 2) with n = e·(e + 2); beyond e = exp(20) it is 1 in float64.
 
 
-def _mish_derivative_of_number(x: float) -> float:
-    share = math.tanh(math.log1p(math.exp(x)))
-    return share + x * (1 - share * share) * _logistic(x)
-
-
 def _mish_curvature(x: Any) -> Any:
     """The second derivative of mish."""
     share, y = tanh(softplus(x)), sigmoid(x)
@@ -508,9 +429,7 @@ def _mish_curvature(x: Any) -> Any:
 @pointwise(
     **differentiated_by(lambda: mish_gradient),
     onnx=Onnx("Mish"),
-    samples=reals(-4, 4),
     ulp=6,
-    reference=each(lambda x: x * math.tanh(math.log1p(math.exp(x)))),
 )
 def mish(x: Any, /) -> Any:
     """Each element times the hyperbolic tangent of its softplus.
@@ -527,7 +446,7 @@ def mish(x: Any, /) -> Any:
 
 
 @gradient_op(
-    second_derivative=_mish_curvature, derivative=_mish_derivative_of_number, between=(-1, 4)
+    second_derivative=_mish_curvature,
 )
 def mish_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of mish with respect to ``x``: ``g`` times the derivative at each element.
@@ -610,39 +529,13 @@ def _derivative(x: Any, approximate: bool) -> Any:
     return share * fma(slope, 1 - share, 1)
 
 
-def _both_forms(rng: np.random.Generator, dtype: DType, low: float = -3) -> list[Sample]:
-    found = [
-        Sample((x,), {"approximate": a}) for x in values(rng, dtype, low, 3) for a in (True, False)
-    ]
-    return [*found, Sample((values(rng, dtype, low, 3)[4],))]
-
-
-def _gelu_of_number(x: float, approximate: bool) -> float:
-    if approximate:
-        return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * math.erfc(-x / math.sqrt(2))
-
-
-def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
-    if approximate:
-        u = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-        slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
-        return 0.5 * (1 + math.tanh(u)) + 0.5 * x * (1 - math.tanh(u) ** 2) * slope
-    return 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-
-
 @pointwise(
     **differentiated_by(lambda: _gradient),
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "is no bool")
-    ],
     onnx=Onnx(
         "Gelu",
         rule=lambda w, x, *, approximate: w.Gelu(x, approximate="tanh" if approximate else "none"),
     ),
-    samples=_both_forms,
     ulp=16,
-    reference=each(_gelu_of_number),
 )
 def gelu(x: Any, /, approximate: bool = True) -> Any:
     """Each element times the probability that a standard normal variable is smaller.
@@ -680,8 +573,6 @@ def _gradient(x: Any, g: Any, approximate: bool) -> Any:
 
 @gradient_op(
     second_derivative=lambda x: _gelu_curvature(x, True),
-    derivative=lambda x: _gelu_derivative_of_number(x, True),
-    between=(-0.5, 3),
 )
 def tanh_gelu_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of the tanh form of gelu: ``g`` times its derivative at ``x``.
@@ -697,8 +588,6 @@ def tanh_gelu_gradient(x: Any, g: Any, /) -> Any:
 
 @gradient_op(
     second_derivative=lambda x: _gelu_curvature(x, False),
-    derivative=lambda x: _gelu_derivative_of_number(x, False),
-    between=(-0.5, 3),
 )
 def gelu_gradient(x: Any, g: Any, /) -> Any:
     """The gradient of gelu in its exact form: ``g`` times its derivative at ``x``.

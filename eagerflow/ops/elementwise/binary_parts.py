@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS, INTEGERS, DType
-from eagerflow.errors import DTypeError
-from eagerflow.op import ErrorSample
+from eagerflow.dtypes import FLOATS, INTEGERS
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, negative
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import (
     Missing,
-    Sample,
     define,
     elementwise,
     split_elementwise,
     stacked,
     ufunc,
 )
-from eagerflow.ops.samples import each, make, reals, values
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 
 __all__ = ["cbrt", "frexp", "ldexp"]
@@ -37,8 +32,6 @@ _BITS = Missing("it has no operators for the bits of numbers")
     singular=True,
     dtypes=FLOATS,
     onnx=lambda w, x: w.Mul(w.Sign(x), w.Pow(w.Abs(x), w.constant(1 / 3, x.dtype))),
-    samples=reals(0.3, 3),
-    reference=each(lambda x: math.copysign(abs(x) ** (1 / 3), x)),
 )
 def cbrt(xp: Namespace, x: Array, /) -> Array:
     """Cube root of each element.
@@ -53,25 +46,6 @@ def cbrt(xp: Namespace, x: Array, /) -> Array:
 
 
 # Fractions and powers of two ---------------------------------------------------------------------
-
-
-def _scaled_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    def powers(*shape: int) -> Any:
-        return rng.integers(-3, 4, shape).astype("int32")
-
-    x = make(rng, dtype, (2, 3))
-    found = [
-        Sample((make(rng, dtype, a), powers(*b)))
-        for a, b in (
-            *(((), ()), ((3,), ()), ((), (2,)), ((2, 1), (3,))),
-            ((0, 3), (3,)),
-            ((4,), (4,)),
-            ((1, 2), (3, 1)),
-            ((5,), (1,)),
-            ((2, 2), (2, 2)),
-        )
-    ]
-    return [*found, Sample((x.T, powers(3, 2))), Sample((x, 2)), Sample((x[:, ::-1], powers(3)))]
 
 
 def _scaled_spec(x1: Any, x2: Any) -> TensorSpec:
@@ -95,12 +69,6 @@ def _scaled(xp: Namespace, x1: Any, x2: Any) -> Any:
     together=(0,),
     infer=_scaled_spec,
     scalar=Missing("its arguments have two types"),
-    samples=_scaled_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random(3), rng.random(3)), {}, DTypeError, "float64 is not taken"),
-        ErrorSample((rng.random(3) * 1j, np.ones(3, int)), {}, DTypeError, "complex128"),
-    ],
-    reference=each(math.ldexp),
 )
 def ldexp(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Each element times two to the power of an integer.
@@ -127,17 +95,6 @@ def _parts_spec(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return x, x.like(dtype="int32")
 
 
-def _parts_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [Sample((x,)) for x in values(rng, dtype, 1.1, 1.9)]
-    return [*found, Sample((np.array([-0.75, 1.5e-3, 3e4, -0.3]).astype(dtype),))]
-
-
-def _parts_reference(x: Any) -> Any:
-    found = [math.frexp(value) for value in x.ravel().tolist()]
-    parts = [np.array([pair[i] for pair in found]).reshape(x.shape) for i in (0, 1)]
-    return parts[0], parts[1].astype("int32")
-
-
 def _parts(xp: Namespace, x: Any) -> Any:
     fraction, exponent = np.frexp(x)
     finite = np.isfinite(x)  # C leaves the exponent of other numbers unspecified
@@ -157,8 +114,6 @@ def _parts(xp: Namespace, x: Any) -> Any:
     batch=stacked,
     split=split_elementwise,
     onnx=_BITS,
-    samples=_parts_samples,
-    reference=_parts_reference,
 )
 def frexp(xp: Namespace, x: Array, /) -> Any:
     """Each element as a fraction of size 1/2 to 1, and a power of two.

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.dims import symbolic
-from eagerflow.dtypes import INEXACT, NUMERIC, DType
-from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.dtypes import INEXACT, NUMERIC
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros
@@ -23,29 +20,11 @@ from eagerflow.ops.elementwise.comparison import (
     logical_or,
 )
 from eagerflow.ops.reductions.sums import all as every
-from eagerflow.ops.samples import make, pairs
 from eagerflow.tensor import Tensor
 
 __all__ = ["allclose", "array_equal", "isclose"]
 
 _TRUTH = Missing("the result is a truth value")
-
-
-def _close_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = pairs()(rng, dtype)
-    x = make(rng, dtype, (2, 3))
-    found += [Sample((x, x)), Sample((x, x + dtype.type(1)), {"rtol": 0.5, "atol": 0.25})]
-    if dtype.kind in "fc":
-        y = x.copy()
-        y[0] = np.nan, np.inf, -np.inf
-        z = x * dtype.type(1 + 3e-6)
-        found += [Sample((y, y)), Sample((y, y), {"equal_nan": True}), Sample((x, z))]
-        found += [Sample((y, x)), Sample((x, y))]
-    return found
-
-
-def _no_fit(rng: np.random.Generator) -> list[ErrorSample]:
-    return [ErrorSample((np.ones(2), np.ones(3)), {}, ShapeError, "broadcast")]
 
 
 def _isclose(x1: Any, x2: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
@@ -59,9 +38,6 @@ def _isclose(x1: Any, x2: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 
 
 @composed(
-    samples=_close_pairs,
-    reference=lambda a, b, **more: np.isclose(a, b, **more),
-    errors=_no_fit,
     dtypes=NUMERIC,
     gradient=_TRUTH,
 )
@@ -81,9 +57,6 @@ def isclose(
 
 
 @composed(
-    samples=_close_pairs,
-    reference=lambda a, b, **more: np.array(np.allclose(a, b, **more)),
-    errors=_no_fit,
     dtypes=NUMERIC,
     gradient=_TRUTH,
 )
@@ -100,24 +73,7 @@ def allclose(
     return every(_isclose(x1, x2, rtol, atol, equal_nan))
 
 
-def _equal_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x = make(rng, dtype, (2, 3))
-    found = [
-        Sample((x, x)),
-        Sample((x, x[0])),
-        Sample((x, x + dtype.type(1))),
-        Sample((x[:0], x[:0])),
-    ]
-    if dtype.kind in "fc":
-        y = x.copy()
-        y[0, 0] = np.nan
-        found += [Sample((y, y)), Sample((y, y), {"equal_nan": True})]
-    return found
-
-
 @composed(
-    samples=_equal_pairs,
-    reference=lambda a, b, **more: np.array(np.array_equal(a, b, **more)),
     dtypes=NUMERIC,
     gradient=_TRUTH,
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from eagerflow.dtypes import is_complex
 from eagerflow.op import Missing
 from eagerflow.ops.family import INEXACT, elementwise
-from eagerflow.ops.samples import each, reals
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["angle", "conj", "imag", "real"]
@@ -21,7 +19,6 @@ _NOT_ANALYTIC = Missing("not complex-differentiable: see vjp")
     vjp=(lambda g, y, x: conj(g),),
     jvp="linear",
     method=True,
-    reference=each(lambda x: x.conjugate()),
 )
 def conj(xp: Namespace, x: Array, /) -> Array:
     """Complex conjugate; a real number is its own.
@@ -47,7 +44,6 @@ def _complex(g: Any, x: Any) -> Any:
     result="real",
     keeps_order=False,  # every other number of complex ones
     method=True,
-    reference=each(lambda x: x.real),
 )
 def real(xp: Namespace, x: Array, /) -> Array:
     """Real part of each element; a real number is its own.
@@ -68,7 +64,6 @@ def real(xp: Namespace, x: Array, /) -> Array:
     result="real",
     keeps_order=False,  # every other number of complex ones
     method=True,
-    reference=each(lambda x: x.imag),
 )
 def imag(xp: Namespace, x: Array, /) -> Array:
     """Imaginary part of each element; 0 for real numbers.
@@ -96,8 +91,6 @@ def _turn(g: Any, x: Any) -> Any:
     dtypes=INEXACT,
     result="real",
     scalar=Missing("regions have no complex numbers"),
-    samples=reals(0.2, 2),
-    reference=each(lambda x: math.atan2(x.imag, x.real)),
 )
 def angle(xp: Namespace, x: Array, /) -> Array:
     """Angle of each complex number to the positive real axis, in radians from -π to π.

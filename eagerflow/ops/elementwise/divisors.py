@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import INTEGERS, REAL, DType
-from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample
+from eagerflow.dtypes import INTEGERS, REAL
 from eagerflow.ops.elementwise.arithmetic import divide, negative
 from eagerflow.ops.elementwise.rounding import trunc
-from eagerflow.ops.family import Missing, Onnx, Sample, ufunc
-from eagerflow.ops.samples import each, pairs
+from eagerflow.ops.family import Missing, Onnx, ufunc
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["fmod", "gcd", "lcm"]
 
 _WHOLE = Missing("the result is an integer, which does not change smoothly")
 _LOOP = Missing("Euclid's algorithm is a loop whose end depends on values")
-
-
-def _off_steps(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Quotients that stay between the same integers, with their neighbourhood."""
-    if np.dtype(dtype).kind in "iu":
-        return pairs(-9, 9, 1, 3)(rng, dtype)
-    return pairs(-2.9, -2.1, 1.6, 1.9)(rng, dtype)
 
 
 def _rest(w: Any, a: Any, b: Any) -> Any:
@@ -45,8 +32,6 @@ def _rest(w: Any, a: Any, b: Any) -> Any:
     dtypes=REAL,
     scalar="fmod",
     onnx=Onnx("Mod", rule=_rest),
-    samples=_off_steps,
-    reference=each(lambda a, b: type(a)(math.fmod(a, b))),
 )
 def fmod(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The remainder of a division rounded towards 0; it has the sign of the dividend.
@@ -63,22 +48,7 @@ def fmod(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.where((left != 0) & ((left < 0) != (x1 < 0)), left - x2, left)
 
 
-def _whole(name: str) -> Any:
-    function = getattr(math, name)
-    return ufunc(
-        partials=_WHOLE,
-        dtypes=INTEGERS,
-        onnx=_LOOP,
-        samples=pairs(-12, 12),
-        errors=lambda rng: [
-            ErrorSample((np.ones(4, int), np.ones((2, 3), int)), {}, ShapeError, "broadcast"),
-            ErrorSample((np.ones(4), np.ones(4, int)), {}, DTypeError, "float64 is not taken"),
-        ],
-        reference=each(lambda a, b: function(a, b)),
-    )
-
-
-@_whole("gcd")
+@ufunc(partials=_WHOLE, dtypes=INTEGERS, onnx=_LOOP)
 def gcd(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Greatest common divisor of two integers, element by element.
 
@@ -95,7 +65,7 @@ def gcd(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return a
 
 
-@_whole("lcm")
+@ufunc(partials=_WHOLE, dtypes=INTEGERS, onnx=_LOOP)
 def lcm(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Least common multiple of two integers, element by element.
 

@@ -1,6 +1,6 @@
 """Gradients of elementwise functions as ops: the derivative times the result's gradient.
 
-    @gradient_op(second_derivative=lambda x: ..., derivative=lambda x: ..., between=(-1, 4))
+    @gradient_op(second_derivative=lambda x: ...)
     def silu_gradient(x, g, /):
         \"\"\"The gradient of silu: ...\"\"\"
         return chain_rule(g, derivative)
@@ -22,7 +22,6 @@ from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import pointwise
-from eagerflow.ops.samples import each, pairs
 
 __all__ = ["GradientOp", "chain_rule", "differentiated_by", "gradient_op"]
 
@@ -34,24 +33,15 @@ def chain_rule(g: Any, derivative: Any) -> Any:
     return where(equal(g, 0), g, multiply(g, derivative))
 
 
-def gradient_op(
-    *,
-    second_derivative: Call,
-    derivative: Callable[..., float],
-    between: tuple[float, float],
-    **facts: Any,
-) -> Callable[[Call], Call]:
+def gradient_op(*, second_derivative: Call, **facts: Any) -> Callable[[Call], Call]:
     """An op ``(x, g, /, **attributes)``: g times the derivative of a function of x.
 
-    ``derivative(x)`` is that of a Python number, ``second_derivative(x)`` that of a Tensor. Samples
-    of x are ``between`` two numbers. All of them take the op's attributes.
+    ``second_derivative(x)`` is that of a Tensor; it takes the op's attributes.
     """
 
     def decorate(formula: Call) -> Call:
         own: dict[str, Any] = {
             "saves": f"{formula.__code__.co_varnames[0]} g",
-            "samples": pairs(*between, -2, 2),
-            "reference": each(lambda x, g, **more: g * derivative(x, **more)),
             "ulp": 8,
             "direct": None,
         } | facts

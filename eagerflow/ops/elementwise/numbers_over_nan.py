@@ -10,7 +10,6 @@ from eagerflow.ops.elementwise.arithmetic import subtract
 from eagerflow.ops.elementwise.comparison import equal, greater, isnan, less, logical_or
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import ufunc
-from eagerflow.ops.samples import each
 from eagerflow.spec import Array, Namespace
 from eagerflow.tensor import Tensor
 
@@ -25,9 +24,6 @@ def _choosing(wins: Any, function: Any) -> Any:
         dtype = (a if isinstance(a, Tensor) else b).dtype
         return where(equal(a, b), 0.5, astype(logical_or(wins(a, b), isnan(b)), dtype))
 
-    def chosen(a: Any, b: Any) -> Any:
-        return b if a != a else a if b != b else function(a, b)
-
     def body(s: Any, a: Any, b: Any) -> Any:
         found = s.maximum(a, b) if function is max else s.minimum(a, b)
         return s.select(s.not_equal(a, a), b, s.select(s.not_equal(b, b), a, found))
@@ -38,7 +34,6 @@ def _choosing(wins: Any, function: Any) -> Any:
         singular=True,
         dtypes=REAL,
         scalar=body,
-        reference=each(chosen),
     )
 
 

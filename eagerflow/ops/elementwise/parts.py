@@ -10,7 +10,6 @@ from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.comparison import greater, less
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Operand, elementwise
-from eagerflow.ops.samples import each, triples
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["at_least", "at_most", "fma", "horner", "two_product"]
@@ -20,8 +19,6 @@ __all__ = ["at_least", "at_most", "fma", "horner", "two_product"]
     partials=(Operand(2), Operand(1), 1),
     saves="x1 x2",
     dtypes=FLOATS,
-    samples=triples(0.5, 2),
-    reference=each(lambda x1, x2, x3: x1 * x2 + x3),
 )
 def fma(xp: Namespace, x1: Array, x2: Array, x3: Array, /) -> Array:
     """A product plus a number: x1·x2 + x3, rounded once in generated code.

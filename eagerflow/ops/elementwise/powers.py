@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import DType, is_complex
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.dtypes import is_complex
+from eagerflow.errors import DTypeError
 from eagerflow.handlers import raised_here
 from eagerflow.ops.elementwise.comparison import (
     equal,
@@ -24,13 +24,10 @@ from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import (
     FLOATS,
     INEXACT,
-    ErrorSample,
     Onnx,
-    Sample,
     elementwise,
     ufunc,
 )
-from eagerflow.ops.samples import each, make, pairs, reals
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
@@ -40,7 +37,6 @@ __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
     partials=(lambda y, x: x * 2,),
     saves="x",
     onnx=lambda w, x: w.Mul(x, x),
-    reference=each(lambda x: x * x),
 )
 def square(xp: Namespace, x: Array, /) -> Array:
     """Each element times itself.
@@ -56,7 +52,6 @@ def square(xp: Namespace, x: Array, /) -> Array:
 @analytic(
     lambda y, x: 0.5 / y,
     saves="y",
-    between=(0.2, 4),
     singular=True,
     compiled=True,
     onnx=Onnx("Sqrt"),
@@ -79,8 +74,6 @@ def sqrt(xp: Namespace, x: Array, /) -> Array:
     singular=True,
     dtypes=INEXACT,
     onnx=lambda w, x: w.Reciprocal(w.Sqrt(x)),
-    samples=reals(0.2, 4),
-    reference=each(lambda x: 1 / x**0.5),
 )
 def rsqrt(xp: Namespace, x: Array, /) -> Array:
     """One divided by the square root of each element.
@@ -144,14 +137,6 @@ def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
         raise
 
 
-def _bases_and_exponents(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    kind = np.dtype(dtype).kind
-    found = pairs(0, 3)(rng, dtype) if kind in "iu" else pairs(0.3, 2, -2, 2)(rng, dtype)
-    x = make(rng, dtype, (2, 3), 0.5, 2)
-    found += [Sample((x, 2)), Sample((x, 3)), Sample((2, x)), Sample((x, 0)), Sample((x, 1))]
-    return found if kind in "iu" else [*found, Sample((x, -1.5)), Sample((x, 0.5))]
-
-
 @elementwise(
     overrides={"numpy": _power_numpy},
     partials=(in_float32(_by_base), in_float32(_by_exponent)),
@@ -159,13 +144,6 @@ def _bases_and_exponents(rng: np.random.Generator, dtype: DType) -> list[Sample]
     singular=True,
     operator="pow",
     onnx=Onnx("Pow"),
-    samples=_bases_and_exponents,
-    errors=lambda rng: [
-        ErrorSample((rng.integers(1, 5, 3), -1), {}, DTypeError, "negative power"),
-        ErrorSample((2, np.array([1, -1])), {}, DTypeError, "negative power"),
-        ErrorSample(("a string", rng.random(3)), {}, DTypeError, "str"),
-        ErrorSample((rng.random(3), rng.random(2)), {}, ShapeError, "broadcast"),
-    ],
 )
 def power(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Each element of one tensor to the power of that of another.
@@ -201,7 +179,6 @@ def divide_no_nan(x: Any, y: Any) -> Any:
     singular=True,
     dtypes=FLOATS,
     onnx=lambda w, a, b: w.Sqrt(w.Add(w.Mul(a, a), w.Mul(b, b))),
-    samples=pairs(0.2, 3),
 )
 def hypot(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Square root of the sum of two squares, without intermediate overflow.

@@ -9,8 +9,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.tiling import TILE_ELEMENTS, filled, scratch, tiled, tiled_together
 from eagerflow.convert import SCALARS
-from eagerflow.dtypes import REAL, DType, default_dtype, join_scalar
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.dtypes import REAL, default_dtype, join_scalar
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.comparison import (
     equal,
@@ -24,14 +23,11 @@ from eagerflow.ops.elementwise.comparison import (
 from eagerflow.ops.family import (
     BOOL,
     STANDARD,
-    ErrorSample,
     Onnx,
-    Sample,
     elementwise,
     split_elementwise,
     ufunc,
 )
-from eagerflow.ops.samples import each, make, pairs, values
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Tensor
@@ -59,21 +55,6 @@ def _chosen_spec(condition: Any, x1: Any, x2: Any) -> TensorSpec:
 def _as_mask(condition: Any) -> Any:
     # int8 joins every number's dtype without changing it, and can be conjugated.
     return astype(condition, "int8")
-
-
-def _choices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for sample in pairs()(rng, dtype):
-        a, b = sample.args
-        mask = rng.random(np.broadcast_shapes(a.shape, b.shape)) < 0.5
-        found.append(Sample((mask, a, b)))
-    x = make(rng, dtype, (2, 3))
-    return [
-        *found,
-        Sample((np.array(True), x, x * 0)),
-        Sample((np.array([[True], [False]]), make(rng, dtype, ()), x)),
-        Sample((np.array([True, False, True])[::-1], x, make(rng, dtype, (1,)))),
-    ]
 
 
 def _blend_into(condition: Any, x1: Any, x2: Any, out: Any) -> None:
@@ -125,14 +106,6 @@ def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
     infer=_chosen_spec,
     scalar="select",
     onnx=lambda w, condition, a, b: w.Where(w.cast(condition, "bool"), a, b, dtype=a.dtype),
-    samples=_choices,
-    errors=lambda rng: [
-        ErrorSample((rng.random(3), 1.0, 2.0), {}, DTypeError, "condition: dtype float64"),
-        ErrorSample((np.ones(3, bool), "a", 2.0), {}, DTypeError, "str"),
-        ErrorSample((np.ones(3, bool), rng.random(2), 0.0), {}, ShapeError, "broadcast"),
-        ErrorSample((np.ones(3, bool), np.ones(2), np.ones(4)), {}, ShapeError, "broadcast"),
-    ],
-    reference=each(lambda condition, x1, x2: x1 if condition else x2),
 )
 def where(xp: Namespace, condition: Array, x1: Array, x2: Array, /) -> Array:
     """Elements of one tensor where a condition holds, and of another elsewhere.
@@ -174,7 +147,11 @@ def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
     )
 
 
-@_choosing(greater, less, onnx=Onnx("Max"), reference=each(lambda a, b: a if a > b else b))
+@_choosing(
+    greater,
+    less,
+    onnx=Onnx("Max"),
+)
 def maximum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The larger of two elements; NaN if one of them is NaN.
 
@@ -188,7 +165,11 @@ def maximum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.maximum(x1, x2)
 
 
-@_choosing(less, greater, onnx=Onnx("Min"), reference=each(lambda a, b: a if a < b else b))
+@_choosing(
+    less,
+    greater,
+    onnx=Onnx("Min"),
+)
 def minimum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The smaller of two elements; NaN if one of them is NaN.
 
@@ -266,35 +247,12 @@ def _clip_fast(xp: Namespace) -> Any:
 _PLAIN = {int, float, type(None)}
 
 
-def _bounds(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    # Bounds and values are from different grids, so that none is at a kink.
-    low, high = (np.array(v).astype(dtype) for v in (0.95, 1.85))
-    found = [Sample((x, low, high)) for x in values(rng, dtype, 0, 3)]
-    x = make(rng, dtype, (2, 3), 0, 3)
-    return [
-        *found,
-        Sample((x, low, None)),
-        Sample((x, None, high)),
-        Sample((x, None, None)),
-        Sample((x, np.stack([low, low, high]), high + high)),
-        Sample((x[0], np.stack([[low], [high]]), None)),
-        Sample((x,), {"min": 1, "max": 2}),
-    ]
-
-
 def _clip_operator(w: Any, x: Any, low: Any, high: Any) -> Any:
     """The rule of ONNX, whose Clip takes bounds without axes."""
     if all(bound is None or bound.shape == () for bound in (low, high)):
         return w.Clip(x, low, high)
     x = x if low is None else w.Max(x, low)
     return x if high is None else w.Min(x, high)
-
-
-def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
-    low = -np.inf if min is None else min
-    high = np.inf if max is None else max
-    x, low, high = np.broadcast_arrays(x, low, high)
-    return np.where(x > high, high, np.where(x < low, low, x))
 
 
 @elementwise(
@@ -307,14 +265,6 @@ def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
     split=lambda *bounds: split_elementwise(*(0 if b is None else b for b in bounds)),
     scalar=_limited,
     onnx=Onnx("Clip", rule=_clip_operator),
-    samples=_bounds,
-    errors=lambda rng: [
-        ErrorSample(("a string", 0, 1), {}, DTypeError, "str"),
-        ErrorSample((rng.random(3), "low"), {}, DTypeError, "str"),
-        ErrorSample((rng.random(3) * 1j, 0.0), {}, DTypeError, "complex128 is not taken"),
-        ErrorSample((rng.random(3), rng.random(2)), {}, ShapeError, "broadcast"),
-    ],
-    reference=_clipped,
 )
 def clip(xp: Namespace, x: Array, min: Array = None, max: Array = None, /) -> Array:
     """The values limited to an interval.

@@ -9,7 +9,6 @@ from eagerflow.ops.elementwise.exponential import analytic
 from eagerflow.ops.elementwise.powers import divide_no_nan, rsqrt
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import FLOATS, INEXACT, Onnx, pointwise, ufunc
-from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
 
 __all__ = [
@@ -29,7 +28,7 @@ __all__ = [
 ]
 
 
-@analytic(lambda y, x: cos(x), saves="x", between=(-3, 3), onnx=Onnx("Sin"))
+@analytic(lambda y, x: cos(x), saves="x", onnx=Onnx("Sin"))
 def sin(xp: Namespace, x: Array, /) -> Array:
     """Sine of each element, in radians.
 
@@ -42,7 +41,7 @@ def sin(xp: Namespace, x: Array, /) -> Array:
     return xp.sin(x)
 
 
-@analytic(lambda y, x: negative(sin(x)), saves="x", between=(-3, 3), onnx=Onnx("Cos"))
+@analytic(lambda y, x: negative(sin(x)), saves="x", onnx=Onnx("Cos"))
 def cos(xp: Namespace, x: Array, /) -> Array:
     """Cosine of each element, in radians.
 
@@ -55,7 +54,7 @@ def cos(xp: Namespace, x: Array, /) -> Array:
     return xp.cos(x)
 
 
-@analytic(lambda y, x: y * y + 1, saves="y", between=(-1.2, 1.2), onnx=Onnx("Tan"))
+@analytic(lambda y, x: y * y + 1, saves="y", onnx=Onnx("Tan"))
 def tan(xp: Namespace, x: Array, /) -> Array:
     """Tangent of each element, in radians.
 
@@ -71,7 +70,6 @@ def tan(xp: Namespace, x: Array, /) -> Array:
 @analytic(
     in_float32(lambda y, x: rsqrt(1 - x * x)),
     saves="x",
-    between=(-0.9, 0.9),
     singular=True,
     onnx=Onnx("Asin"),
 )
@@ -90,7 +88,6 @@ def asin(xp: Namespace, x: Array, /) -> Array:
 @analytic(
     in_float32(lambda y, x: negative(rsqrt(1 - x * x))),
     saves="x",
-    between=(-0.9, 0.9),
     singular=True,
     onnx=Onnx("Acos"),
 )
@@ -106,9 +103,7 @@ def acos(xp: Namespace, x: Array, /) -> Array:
     return xp.acos(x)
 
 
-@analytic(
-    in_float32(lambda y, x: over(x * x + 1)), saves="x", between=(-0.9, 0.9), onnx=Onnx("Atan")
-)
+@analytic(in_float32(lambda y, x: over(x * x + 1)), saves="x", onnx=Onnx("Atan"))
 def atan(xp: Namespace, x: Array, /) -> Array:
     """Arc tangent of each element, in radians from -π/2 to π/2.
 
@@ -121,7 +116,7 @@ def atan(xp: Namespace, x: Array, /) -> Array:
     return xp.atan(x)
 
 
-@analytic(lambda y, x: cosh(x), saves="x", between=(-2, 2), onnx=Onnx("Sinh"))
+@analytic(lambda y, x: cosh(x), saves="x", onnx=Onnx("Sinh"))
 def sinh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic sine of each element.
 
@@ -134,7 +129,7 @@ def sinh(xp: Namespace, x: Array, /) -> Array:
     return xp.sinh(x)
 
 
-@analytic(lambda y, x: sinh(x), saves="x", between=(-2, 2), onnx=Onnx("Cosh"))
+@analytic(lambda y, x: sinh(x), saves="x", onnx=Onnx("Cosh"))
 def cosh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic cosine of each element.
 
@@ -151,8 +146,6 @@ def cosh(xp: Namespace, x: Array, /) -> Array:
     partials=(lambda y, x: x * -2,),
     saves="x",
     dtypes=INEXACT,
-    samples=reals(-0.9, 0.9),
-    reference=each(lambda x: 1 - x * x),
     ulp=8,  # near 1 and -1 more, where the difference is small
 )
 def one_minus_square(x: Any, /) -> Any:
@@ -182,7 +175,6 @@ def _complex_tanh(xp: Namespace, x: Any) -> Any:
 @analytic(
     lambda y, x: one_minus_square(y),
     saves="y",
-    between=(-1.4, 1.4),
     onnx=Onnx("Tanh"),
     overrides={"complex": _complex_tanh},
 )
@@ -198,9 +190,7 @@ def tanh(xp: Namespace, x: Array, /) -> Array:
     return xp.tanh(x)
 
 
-@analytic(
-    in_float32(lambda y, x: rsqrt(x * x + 1)), saves="x", between=(-0.9, 0.9), onnx=Onnx("Asinh")
-)
+@analytic(in_float32(lambda y, x: rsqrt(x * x + 1)), saves="x", onnx=Onnx("Asinh"))
 def asinh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic sine of each element.
 
@@ -216,7 +206,6 @@ def asinh(xp: Namespace, x: Array, /) -> Array:
 @analytic(
     in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),
     saves="x",
-    between=(1.2, 4),
     singular=True,
     onnx=Onnx("Acosh"),
 )
@@ -235,7 +224,6 @@ def acosh(xp: Namespace, x: Array, /) -> Array:
 @analytic(
     in_float32(lambda y, x: over(1 - x * x)),
     saves="x",
-    between=(-0.8, 0.8),
     singular=True,
     onnx=Onnx("Atanh"),
 )
@@ -259,7 +247,6 @@ def atanh(xp: Namespace, x: Array, /) -> Array:
     saves="x1 x2",
     singular=True,
     dtypes=FLOATS,
-    samples=pairs(0.3, 3, 0.3, 3),
 )
 def atan2(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Angle of the points (x2, x1) to the positive x axis, in radians from -π to π.

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import FLOATS, INEXACT, DType
-from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import P, R, composed
+from eagerflow.dtypes import FLOATS, INEXACT
+from eagerflow.errors import ShapeError, short_repr
+from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.family import op_of
 from eagerflow.ops.fft.transforms import DUAL, checked_norm, complex_dtype, fft, ifft, irfft, rfft
-from eagerflow.ops.samples import make
 from eagerflow.spec import normalize_axes
 from eagerflow.tensor import Tensor
 
@@ -33,7 +28,7 @@ __all__ = [
 ]
 
 
-def _lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, Any]]:
+def lengths_of(x: Any, s: Any, axes: Any) -> list[tuple[int, Any]]:
     """Each transformed axis, and its given length, or None."""
     if s is not None and not isinstance(s, list | tuple):
         raise ShapeError(
@@ -72,128 +67,26 @@ def _along(transform: Callable[..., Any], x: Any, pairs: Any, norm: str) -> Any:
 
 def _complex(transform: Callable[..., Any], x: Any, s: Any, axes: Any, norm: str) -> Any:
     checked_norm(norm)
-    pairs = _lengths(x, s, axes)
+    pairs = lengths_of(x, s, axes)
     return _along(transform, x, pairs, norm) if pairs else astype(x, complex_dtype(x.dtype))
 
 
 def _to_half(x: Any, s: Any, axes: Any, norm: str) -> Any:
-    pairs = _lengths(x, s, axes)
+    pairs = lengths_of(x, s, axes)
     at, n = _last(pairs)
     return _along(fft, rfft(x, n=n, axis=at, norm=norm), pairs[:-1], norm)
 
 
 def _from_half(x: Any, s: Any, axes: Any, norm: str) -> Any:
-    pairs = _lengths(x, s, axes)
+    pairs = lengths_of(x, s, axes)
     at, n = _last(pairs)
     return irfft(_along(ifft, x, pairs[:-1], norm), n=n, axis=at, norm=norm)
-
-
-# Facts -------------------------------------------------------------------------------------------
-
-
-def _samples(names: str, *rows: Any) -> Callable[..., list[Sample]]:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        norms = ("backward", "ortho", "forward")
-        found = []
-        for i, (shape, *given) in enumerate(rows):
-            attributes = dict(zip(names.split(), given, strict=False)) | {"norm": norms[i % 3]}
-            found.append(Sample((make(rng, dtype, shape),), attributes))
-        return found
-
-    return samples
-
-
-_many = _samples(
-    "s axes",
-    ((4,), None, None),
-    ((2, 3), None, None),
-    ((2, 3, 4), None, (0, 2)),
-    ((2, 3, 4), (3, 5), (-1, 0)),
-    ((3, 4), (2, -1), (1, 0)),
-    ((3, 4), (4, 6), None),
-    ((2, 0, 3), None, (0, 2)),
-)
-_two = _samples(
-    "s axes",
-    ((2, 3), None, (-2, -1)),
-    ((2, 3, 4), None, (-2, -1)),
-    ((2, 3, 4), (3, 3), (0, 1)),
-    ((3, 4), (2, 6), (1, 0)),
-    ((4, 3), (-1, 5), (-2, -1)),
-    ((0, 2, 3), None, (-2, -1)),
-)
-_one = _samples(
-    "n axis",
-    ((4,), None, -1),
-    ((2, 3), None, 0),
-    ((2, 3), 5, 1),
-    ((3, 4), 3, -1),
-    ((2, 3, 2), 4, 1),
-    ((0, 3), None, 1),
-)
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x,), {"axes": (0, 0)}, ShapeError, "repeat"),
-        ErrorSample((x,), {"axes": 1}, ShapeError, "is not a sequence of axes"),
-        ErrorSample((x,), {"s": 4}, ShapeError, "is not a sequence of lengths"),
-        ErrorSample((x,), {"s": (4,), "axes": (0, 1)}, ShapeError, "1 lengths for 2 axes"),
-        ErrorSample((x,), {"s": (0, 3), "axes": (0, 1)}, ShapeError, "a transform of 0 elements"),
-        ErrorSample((x,), {"norm": "unitary"}, ArgumentError, "is not a norm"),
-    ]
-
-
-def _one_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x,), {"n": 0}, ShapeError, "a transform of 0 elements"),
-        ErrorSample((x,), {"norm": "unitary"}, ArgumentError, "is not a norm"),
-    ]
-
-
-def defined(transform: Any) -> Callable[..., Any]:
-    """The reference of a transform: sums, by definition."""
-    reference: Any = op_of(transform).reference
-    return reference
-
-
-def _reference(last: Any, others: Any, back: bool = False) -> Callable[..., Any]:
-    """By definition along one axis after the other: ``last`` is for the last axis.
-
-    That is the first one, or the last one if ``back``.
-    """
-
-    def reference(x: Any, s: Any, axes: Any, norm: str) -> Any:
-        pairs = _lengths(x, s, axes)
-        turn = [(others, pair) for pair in pairs[:-1]]
-        turn.insert(len(turn) if back else 0, (last, pairs[-1]))
-        for transform, (at, n) in turn:
-            x = defined(transform)(x, n, at, norm)
-        return x
-
-    return reference
-
-
-def _several(
-    last: Any, others: Any, back: bool = False, **facts: Any
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    own: dict[str, Any] = {
-        "samples": _many,
-        "errors": _errors,
-        "reference": _reference(last, others, back),
-        "dtypes": INEXACT,
-    }
-    return composed(**own | facts)
 
 
 # Along several axes ------------------------------------------------------------------------------
 
 
-@_several(fft, fft)
+@composed(dtypes=INEXACT)
 def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform along several axes.
 
@@ -208,7 +101,7 @@ def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") 
     return _complex(fft, x, s, axes, norm)
 
 
-@_several(ifft, ifft)
+@composed(dtypes=INEXACT)
 def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Inverse of ``ef.fft.fftn``, along several axes.
 
@@ -222,7 +115,7 @@ def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
     return _complex(ifft, x, s, axes, norm)
 
 
-@_several(rfft, fft, dtypes=FLOATS)
+@composed(dtypes=FLOATS)
 def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform of real numbers along several axes.
 
@@ -236,7 +129,7 @@ def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
     return _to_half(x, s, axes, norm)
 
 
-@_several(irfft, ifft, back=True)
+@composed(dtypes=INEXACT)
 def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """Inverse of ``ef.fft.rfftn``: the real numbers that have this half of a spectrum.
 
@@ -254,7 +147,7 @@ def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward"
 # Along two axes ----------------------------------------------------------------------------------
 
 
-@_several(fft, fft, samples=_two)
+@composed(dtypes=INEXACT)
 def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.fftn`` along two axes: by default the last.
 
@@ -266,7 +159,7 @@ def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwar
     return _complex(fft, x, s, axes, norm)
 
 
-@_several(ifft, ifft, samples=_two)
+@composed(dtypes=INEXACT)
 def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.ifftn`` along two axes: by default the last.
 
@@ -278,7 +171,7 @@ def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwa
     return _complex(ifft, x, s, axes, norm)
 
 
-@_several(rfft, fft, samples=_two, dtypes=FLOATS)
+@composed(dtypes=FLOATS)
 def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.rfftn`` along two axes: by default the last.
 
@@ -291,7 +184,7 @@ def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwa
     return _to_half(x, s, axes, norm)
 
 
-@_several(irfft, ifft, back=True, samples=_two)
+@composed(dtypes=INEXACT)
 def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Tensor:
     """``ef.fft.irfftn`` along two axes: by default the last.
 
@@ -307,10 +200,7 @@ def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backw
 
 
 @composed(
-    samples=_one,
-    errors=_one_errors,
     dtypes=INEXACT,
-    reference=lambda x, n, axis, norm: defined(irfft)(np.conj(x), n, axis, DUAL[norm]),
 )
 def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The real spectrum of a signal whose second half mirrors the first, complex conjugated.
@@ -327,10 +217,7 @@ def hfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") ->
 
 
 @composed(
-    samples=_one,
-    errors=_one_errors,
     dtypes=FLOATS,
-    reference=lambda x, n, axis, norm: np.conj(defined(rfft)(x, n, axis, DUAL[norm])),
 )
 def ihfft(x: Any, /, *, n: Any = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of ``ef.fft.hfft``: the first half of the signal that has a real spectrum.

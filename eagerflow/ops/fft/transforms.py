@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import cmath
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
-
 from eagerflow.dtypes import COMPLEX, FLOATS, INEXACT, DType, complex64, complex128, real_dtype
-from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.ranges import arange
@@ -20,7 +16,6 @@ from eagerflow.ops.elementwise.comparison import logical_and, not_equal
 from eagerflow.ops.elementwise.complexes import real
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import batch_along_axis, define, split_others
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import reshape, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -105,93 +100,16 @@ def _inner(x: Any, factor: float, n: Any, axis: int) -> Any:
 # Facts of all transforms -------------------------------------------------------------------------
 
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found: list[Sample] = []
-    for shape, axis, n in (
-        ((4,), -1, None),
-        ((5,), 0, None),
-        ((2,), -1, None),
-        ((6,), -1, 4),
-        ((3,), -1, 6),
-        ((2, 3), 0, None),
-        ((2, 3, 4), 1, 5),
-        ((2, 3, 4), -1, 3),
-        ((0, 3), 1, None),
-        ((2, 3), 1, 1),
-    ):
-        norm = ("backward", "ortho", "forward")[len(found) % 3]
-        found.append(Sample((make(rng, dtype, shape),), {"n": n, "axis": axis, "norm": norm}))
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"axis": 0}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {}))
-    return found
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"n": 0}, ShapeError, "a transform of 0 elements"),
-        ErrorSample((x,), {"n": -2}, ShapeError, "negative"),
-        ErrorSample((x,), {"n": 2.5}, ShapeError, "is not a size"),
-        ErrorSample((x,), {"n": 2**62}, ShapeError, "too large"),
-        ErrorSample((x,), {"norm": "unitary"}, ArgumentError, "'unitary' is not a norm"),
-        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x[:, :0],), {}, ShapeError, "a transform of"),
-    ]
-
-
-def _real_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [*_errors(rng), ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken")]
-
-
-def _by_definition(sign: int) -> Callable[..., Any]:
-    """A sum for each frequency, in Python's numbers."""
-
-    def reference(x: Any, n: Any, axis: int, norm: str) -> Any:
-        rows = np.moveaxis(x, axis, -1)
-        length = rows.shape[-1] if n is None else n
-        scale = {"backward": -sign, "forward": sign, "ortho": 0}[norm]
-        factor = {1: 1.0, -1: 1 / length, 0: 1 / math.sqrt(length)}[scale]
-        roots = [cmath.exp(sign * 2j * math.pi * i / length) for i in range(length)]
-        out = np.empty((*rows.shape[:-1], length), "complex128")
-        for at in np.ndindex(rows.shape[:-1]):
-            row = rows[at].tolist()[:length]
-            out[at] = [
-                factor * sum((v * roots[i * k % length] for i, v in enumerate(row)), 0j)
-                for k in range(length)
-            ]
-        return np.moveaxis(out, -1, axis)
-
-    return reference
-
-
-def _real_reference(x: Any, n: Any, axis: int, norm: str) -> Any:
-    whole = np.moveaxis(_by_definition(-1)(x, n, axis, norm), axis, -1)
-    return np.moveaxis(whole[..., : whole.shape[-1] // 2 + 1], -1, axis)
-
-
-def _back_reference(x: Any, n: Any, axis: int, norm: str) -> Any:
-    rows = np.moveaxis(x, axis, -1).astype("complex128")
-    length = 2 * (rows.shape[-1] - 1) if n is None else n
-    whole = np.zeros((*rows.shape[:-1], length), "complex128")
-    for k in range(min(rows.shape[-1], length // 2 + 1)):
-        whole[..., -k] = rows[..., k].conj()
-        whole[..., k] = rows[..., k] if 0 < 2 * k != length else rows[..., k].real
-    return np.moveaxis(_by_definition(1)(whole, None, -1, norm).real, -1, axis)
-
-
 def _transform(**facts: Any) -> Callable[[Any], Any]:
-    own: dict[str, Any] = {
-        "jvp": "linear",
-        "aliases": False,
-        "batch": batch_along_axis,
-        "split": lambda x, axis, **more: split_others(x, axis=axis),
-        "onnx": Missing("its results are complex, for which ONNX has no operators"),
-        "samples": _samples,
-        "errors": _errors,
-    }
-    return define("fft", **own | facts)
+    return define(
+        "fft",
+        jvp="linear",
+        aliases=False,
+        batch=batch_along_axis,
+        split=lambda x, axis, **more: split_others(x, axis=axis),
+        onnx=Missing("its results are complex, for which ONNX has no operators"),
+        **facts,
+    )
 
 
 # The transforms ----------------------------------------------------------------------------------
@@ -219,7 +137,6 @@ _COMPLEX: dict[str, Any] = {"dtypes": INEXACT, "infer": _complex_spec, "cost": _
 
 @_transform(
     vjp=(_complex_rule,),
-    reference=_by_definition(-1),
     **_COMPLEX,
 )
 def fft(
@@ -247,7 +164,6 @@ def fft(
 
 @_transform(
     vjp=(lambda g, y, x, n, axis, norm: _fitted(fft(g, axis=axis, norm=DUAL[norm]), x, axis),),
-    reference=_by_definition(1),
     **_COMPLEX,
 )
 def ifft(
@@ -287,8 +203,6 @@ def _half_rule(g: Any, y: Any, x: Any, n: Any, axis: int, norm: str) -> Any:
     infer=_half_spec,
     cost=_cost(0.5, _same),
     vjp=(_half_rule,),
-    reference=_real_reference,
-    errors=_real_errors,
 )
 def rfft(
     xp: Namespace,
@@ -332,7 +246,6 @@ def _back_rule(g: Any, y: Any, x: Any, n: Any, axis: int, norm: str) -> Any:
     infer=_back_spec,
     cost=_cost(0.5, _twice),
     vjp=(_back_rule,),
-    reference=_back_reference,
 )
 def irfft(
     xp: Namespace,

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import colorsys
 from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS, DType, promote
+from eagerflow.dtypes import FLOATS, promote
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import remainder
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.selection import clip, maximum, minimum, where
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.tensor import Tensor
 
 __all__ = ["hsv_to_rgb", "rgb_to_grayscale", "rgb_to_hsv"]
 
-_GRAY = 0.2989, 0.5870, 0.1140
+GRAY = 0.2989, 0.5870, 0.1140
 """The shares of ITU-R BT.601 in luma, rounded as TensorFlow and Matlab have them."""
-_SHAPES = ((2, 3, 4, 3), (5, 3), (3,), (1, 2, 3), (0, 2, 3), (2, 1, 3, 3))
 
 
 def _channels(x: Any) -> list[Any]:
@@ -39,29 +35,7 @@ def _channels(x: Any) -> list[Any]:
     return [wide[..., i] for i in range(3)]
 
 
-def _pixels(function: Any) -> Any:
-    """A reference: ``function`` of three numbers, pixel by pixel."""
-
-    def reference(x: Any) -> Any:
-        rows = [function(*pixel) for pixel in x.reshape((-1, 3)).astype(float).tolist()]
-        return np.array(rows, float).reshape((*x.shape[:-1], -1) if rows else x.shape)
-
-    return reference
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    return [
-        ErrorSample((np.ones((2, 4)),), {}, ShapeError, "three colors"),
-        ErrorSample((1.0,), {}, ShapeError, "three colors"),
-    ]
-
-
 @composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, (*shape[:-1], n)),)) for shape in _SHAPES[:3] for n in (3, 1)
-    ],
-    reference=lambda x: x if x.shape[-1] == 1 else (x.astype(float) @ np.array(_GRAY))[..., None],
-    errors=_errors,
     dtypes=FLOATS,
 )
 def rgb_to_grayscale(x: Any, /) -> Tensor:
@@ -75,17 +49,11 @@ def rgb_to_grayscale(x: Any, /) -> Tensor:
     if x.ndim and isinstance(x.shape[-1], int) and x.shape[-1] == 1:
         return x
     red, green, blue = _channels(x)
-    gray = red * _GRAY[0] + green * _GRAY[1] + blue * _GRAY[2]
+    gray = red * GRAY[0] + green * GRAY[1] + blue * GRAY[2]
     return astype(gray[..., None], x.dtype)
 
 
-def _color_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [Sample((distinct(rng, dtype, shape) / 4 + dtype.type(0.5),)) for shape in _SHAPES]
-
-
-@composed(
-    samples=_color_samples, reference=_pixels(colorsys.rgb_to_hsv), errors=_errors, dtypes=FLOATS
-)
+@composed(dtypes=FLOATS)
 def rgb_to_hsv(x: Any, /) -> Tensor:
     """Red, green and blue as hue, saturation and value, all from 0 to 1.
 
@@ -109,11 +77,6 @@ def rgb_to_hsv(x: Any, /) -> Tensor:
 
 
 @composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape, 0.02, 0.98),)) for shape in _SHAPES
-    ],
-    reference=_pixels(colorsys.hsv_to_rgb),
-    errors=_errors,
     dtypes=FLOATS,
     singular=True,
 )

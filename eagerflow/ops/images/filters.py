@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, DType, promote
+from eagerflow.dtypes import FLOATS, promote
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.ranges import arange
@@ -20,7 +18,6 @@ from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.powers import pow as power
 from eagerflow.ops.nn.convolution import conv
 from eagerflow.ops.reductions.sums import sum as summed
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis, reshape
@@ -44,44 +41,7 @@ def _wide(x: Any) -> Any:
 # Bell curves --------------------------------------------------------------------------------------
 
 
-def _blur_reference(x: Any, sigma: Any, kernel_size: Any) -> Any:
-    found, rank = x.astype(float), x.ndim - 2
-    sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
-    for axis, (n, s) in enumerate(zip(sizes, np.broadcast_to(sigma, rank), strict=True), 1):
-        heights = [math.exp(-(((i - (n - 1) / 2) / float(s)) ** 2) / 2) for i in range(n)]
-        bell = np.array(heights) / sum(heights)
-        whole = np.pad(
-            found, [((n - 1) // 2, n // 2) if a == axis else (0, 0) for a in range(x.ndim)]
-        )
-        size = x.shape[axis]
-        found = sum(w * whole.take(range(i, i + size), axis) for i, w in enumerate(bell))
-    return found
-
-
-def _blur_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    def of(shape: Any, sigma: Any, kernel_size: Any) -> Sample:
-        return Sample(
-            (make(rng, dtype, shape), np.array(sigma, dtype)), {"kernel_size": kernel_size}
-        )
-
-    return [
-        of((2, 4, 5, 2), 1.0, 3),
-        of((1, 5, 4, 1), [0.5, 2.0], (3, 5)),
-        of((1, 4, 3, 2), [1.5, 1.0], (2, 1)),
-        of((2, 6, 2), [0.8], 7),
-        of((1, 3, 2, 3, 1), 1.2, 3),
-        of((0, 3, 3, 1), 1.0, 3),
-    ]
-
-
 @composed(
-    samples=_blur_samples,
-    reference=_blur_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones((1, 3, 3, 1)), 1.0), {"kernel_size": 0}, ShapeError, "too small"),
-        ErrorSample((np.ones((1, 3, 3, 1)), np.ones(3)), {}, ShapeError, "sigma of shape"),
-        ErrorSample((np.ones((3, 3)), 1.0), {}, ShapeError, "too few"),
-    ],
     dtypes=FLOATS,
 )
 def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Tensor:
@@ -115,33 +75,7 @@ def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Tensor:
 # Edges --------------------------------------------------------------------------------------------
 
 
-def _edges_reference(x: Any) -> Any:
-    whole = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    found = np.zeros((*x.shape, 2))
-    for i, j in np.ndindex(x.shape[1:3]):
-        part = whole[:, i : i + 3, j : j + 3]
-        smooth = np.array([1, 2, 1])[:, None]
-        found[:, i, j, :, 0] = ((part[:, 2] - part[:, 0]) * smooth).sum(1)
-        found[:, i, j, :, 1] = ((part[:, :, 2] - part[:, :, 0]) * smooth).sum(1)
-    return found
-
-
 @composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape),))
-        for shape in (
-            (2, 4, 5, 2),
-            (1, 1, 3, 1),
-            (1, 3, 2, 3),
-            (0, 3, 3, 1),
-            (2, 2, 2, 1),
-            (1, 5, 1, 1),
-        )
-    ],
-    reference=_edges_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones((3, 3, 1)),), {}, ShapeError, "are not those of images")
-    ],
     dtypes=FLOATS,
 )
 def sobel_edges(x: Any, /) -> Tensor:
@@ -170,31 +104,7 @@ def sobel_edges(x: Any, /) -> Tensor:
 # Neighboring channels -----------------------------------------------------------------------------
 
 
-def _norm_reference(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
-    found, channels = np.zeros(x.shape), x.shape[-1]
-    for c in range(channels):
-        near = x[..., max(c - size // 2, 0) : c + (size + 1) // 2].astype(float)
-        found[..., c] = x[..., c] / (k + alpha / size * (near**2).sum(-1)) ** beta
-    return found
-
-
 @composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape),), more)
-        for shape, more in (
-            ((2, 3, 6), {}),
-            ((1, 2, 2, 4), {"size": 3, "alpha": 0.5, "beta": 0.5, "k": 2.0}),
-            ((2, 5), {"size": 4, "alpha": 1.0}),
-            ((3, 3), {"size": 1, "alpha": 2.0}),
-            ((2, 2, 3), {"size": 9, "alpha": 2.0}),
-            ((0, 2, 3), {}),
-        )
-    ],
-    reference=_norm_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)),), {"size": 0}, ShapeError, "too small"),
-        ErrorSample((1.0,), {}, ShapeError, "no channels"),
-    ],
     dtypes=FLOATS,
 )
 def local_response_norm(

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS, DType, promote
-from eagerflow.errors import ArgumentError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Sample, ops
+from eagerflow.dtypes import FLOATS, promote
+from eagerflow.errors import ShapeError, short_repr
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.ranges import arange
@@ -24,7 +23,6 @@ from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.nn.resizing import KERNELS, resize
 from eagerflow.ops.operands import chosen
 from eagerflow.ops.reductions.sums import sum as summed
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import moveaxis
 from eagerflow.primitives.windows import sizes_of, spatial_rank
 from eagerflow.spec import normalize_axes
@@ -38,7 +36,7 @@ _LINEAR = ("linear", "bilinear", "trilinear")
 _MODES = ("nearest", "nearest-exact", "area", "bicubic", *_LINEAR)
 
 
-def _how(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
+def interpolation_of(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
     """The attributes of ``resize`` for a mode."""
     coordinates = "align_corners" if align_corners else "half_pixel"
     if mode == "nearest":
@@ -53,7 +51,7 @@ def _how(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
     return own
 
 
-def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[Any, ...], Any]:
+def sizes_and_factors(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[Any, ...], Any]:
     """The sizes of the result, and the factor for each axis, if these are given."""
     rank = spatial_rank(x, "x")
     if (size is None) == (scale_factor is None):
@@ -79,51 +77,7 @@ def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[Any, ...], Any]:
     return sizes, scales
 
 
-def _interpolate_reference(
-    x: Any,
-    size: Any,
-    scale_factor: Any,
-    mode: str,
-    align_corners: bool,
-    recompute_scale_factor: bool,
-    antialias: bool,
-) -> Any:
-    sizes, scales = _sizes(x, size, scale_factor)
-    how = _how(mode, align_corners, antialias)
-    how |= {} if recompute_scale_factor or mode == "area" else {"scale": scales}
-    whole = {**ops["resize"].attributes, **how, "size": sizes}
-    reference: Any = ops["resize"].reference
-    return reference(x.astype(float), **whole)
-
-
-_INTERPOLATIONS: tuple[tuple[Any, dict[str, Any]], ...] = (
-    ((1, 4, 5, 2), {"size": (3, 7)}),
-    ((1, 4, 5, 1), {"scale_factor": 1.6, "mode": "nearest-exact"}),
-    ((1, 4, 5, 1), {"scale_factor": (2, 0.5), "mode": "bilinear"}),
-    ((1, 5, 2), {"size": 8, "mode": "linear", "align_corners": True}),
-    ((1, 5, 4, 1), {"size": (3, 6), "mode": "bicubic"}),
-    ((1, 5, 4, 1), {"size": (2, 6), "mode": "bicubic", "antialias": True}),
-    ((1, 5, 4, 1), {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True}),
-    ((1, 5, 7, 1), {"size": 3, "mode": "area"}),
-    ((1, 2, 3, 2, 1), {"scale_factor": 2, "mode": "trilinear"}),
-    ((0, 4, 4, 1), {"size": 2}),
-)
-
-
 @composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape),), more) for shape, more in _INTERPOLATIONS
-    ],
-    reference=_interpolate_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones((1, 4, 4, 1)),), {}, ShapeError, "sizes or the factors"),
-        ErrorSample((np.ones((1, 4, 4, 1)),), {"size": 0}, ShapeError, "no elements"),
-        ErrorSample((np.ones((1, 4, 4, 1)),), {"scale_factor": -1}, ShapeError, "not a factor"),
-        ErrorSample(
-            (np.ones((1, 4, 4, 1)),), {"size": 2, "mode": "cubic"}, ArgumentError, "not one of them"
-        ),
-        ErrorSample((np.ones((4, 4)),), {"size": 2}, ShapeError, "too few"),
-    ],
     dtypes=FLOATS,
 )
 def interpolate(
@@ -150,8 +104,8 @@ def interpolate(
     Tensor([0., 1., 3., 4.], float32, cpu:0)
     """
     chosen(mode, "mode", _MODES)
-    sizes, scales = _sizes(x, size, scale_factor)
-    how = _how(mode, bool(align_corners), bool(antialias))
+    sizes, scales = sizes_and_factors(x, size, scale_factor)
+    how = interpolation_of(mode, bool(align_corners), bool(antialias))
     if scales is not None and not recompute_scale_factor and mode != "area":
         how["scale"] = scales
     return resize(x, sizes, **how)
@@ -177,70 +131,7 @@ def _matrix(size: Any, new: Any, scale: Any, shift: Any, method: str, antialias:
     return where(logical_and(inside, equal(none, False)), weights / where(none, 1, total), 0)
 
 
-def _scaled_reference(
-    x: Any, scale: Any, translation: Any, shape: Any, axes: Any, method: str, antialias: bool
-) -> Any:
-    found = x.astype(float)
-    for axis, s, t in zip(axes, np.atleast_1d(scale), np.atleast_1d(translation), strict=True):
-        size, new = x.shape[axis], shape[axis]
-        matrix = np.zeros((new, size))
-        for i in range(new):
-            middle = (i + 0.5 - float(t)) / float(s) - 0.5
-            spread = max(1 / float(s), 1) if antialias else 1.0
-            if -0.5 <= middle <= size - 0.5:
-                row = [_kernel(abs(middle - j) / spread, method) for j in range(size)]
-                matrix[i] = np.array(row) / (sum(row) if abs(sum(row)) > 1e-4 else np.inf)
-        found = np.moveaxis(np.tensordot(found, matrix, (axis, 1)), -1, axis)
-    return found
-
-
-def _kernel(x: float, method: str) -> float:
-    if method.endswith("linear"):
-        return max(0.0, 1 - x)
-    if method.endswith("cubic"):
-        if x < 1:
-            return 1.5 * x**3 - 2.5 * x**2 + 1
-        return -0.5 * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
-    radius = int(method[-1])
-    return float(np.sinc(x) * np.sinc(x / radius)) if x < radius else 0.0
-
-
-def _scaled_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, new, axes, more in (
-        ((4, 5, 2), (6, 3, 2), (0, 1), {}),
-        ((2, 5, 4, 1), (2, 4, 6, 1), (1, 2), {"method": "cubic"}),
-        ((6, 2), (3, 2), (0,), {"antialias": True}),
-        ((6, 2), (3, 2), (0,), {"antialias": False}),
-        ((2, 7), (2, 5), (1,), {"method": "lanczos3"}),
-        ((3, 4), (3, 0), (1,), {}),
-        ((5, 4), (2, 9), (0, 1), {"method": "lanczos5"}),
-    ):
-        scale = rng.uniform(0.55, 1.9, len(axes)).astype(dtype)
-        shift = rng.uniform(-0.9, 0.9, len(axes)).astype(dtype)
-        found.append(
-            Sample((make(rng, dtype, shape), scale, shift), {"shape": new, "axes": axes} | more)
-        )
-    return found
-
-
 @composed(
-    samples=_scaled_samples,
-    reference=_scaled_reference,
-    errors=lambda rng: [
-        ErrorSample(
-            (np.ones((3, 4)), np.ones(n), np.ones(1)),
-            {"shape": new, "axes": 0} | more,
-            error,
-            w,
-        )
-        for n, new, more, error, w in (
-            (2, (3, 4), {}, ShapeError, "for 1 axes"),
-            (1, (3, 5), {}, ShapeError, "differs from x"),
-            (1, (3,), {}, ShapeError, "differs from x"),
-            (1, (3, 4), {"method": "mean"}, ArgumentError, "not one of them"),
-        )
-    ],
     dtypes=FLOATS,
     singular=True,
 )

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.filled import zeros
 from eagerflow.ops.indexing.gathering import take
-from eagerflow.ops.nn.convolution import windows_of
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.windows import (
@@ -31,19 +27,6 @@ from eagerflow.tensor import Tensor
 __all__ = ["extract_patches", "fold", "unfold"]
 
 # Windows ------------------------------------------------------------------------------------------
-
-_CASES: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
-    ((2, 4, 5, 2), 2, {}),
-    ((1, 5, 4, 1), (3, 2), {"strides": 2}),
-    ((1, 5, 4, 2), 2, {"strides": 2}),
-    ((2, 5, 5, 1), 3, {"strides": 2, "padding": "same"}),
-    ((1, 4, 4, 1), 2, {"dilation": 2, "padding": "same"}),
-    ((1, 6, 4, 2), 2, {"strides": (1, 3), "dilation": (2, 1), "padding": ((1, 2), (0, 1))}),
-    ((2, 5, 2), 3, {}),
-    ((1, 3, 2, 3, 1), 2, {"strides": (1, 1, 2)}),
-    ((0, 4, 4, 2), 2, {}),
-)
-_DEFAULTS: dict[str, Any] = {"strides": 1, "padding": "valid", "dilation": 1}
 
 
 def _ahead(size: Any, kernel: int, stride: int, dilation: int, padding: Any) -> tuple[Any, Any]:
@@ -81,38 +64,7 @@ def _unfolded(x: Any, axis: int, out: Any, kernel: int, stride: int, dilation: i
     return take(x, _places(out, kernel, stride, dilation), axis=axis)
 
 
-def _unfold_reference(x: Any, window: Any, **where: Any) -> Any:
-    sizes = x.shape[1:-1]
-    kernel = window if isinstance(window, tuple) else (window,) * len(sizes)
-    pads, out, pieces = windows_of(sizes, kernel, **where)
-    whole = np.pad(x, [(0, 0), *pads, (0, 0)])
-    found = np.zeros((len(x), *out, *kernel, x.shape[-1]), x.dtype)
-    for at, piece in pieces:
-        found[(slice(None), *at)] = whole[(slice(None), *piece)]
-    return found
-
-
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [Sample((make(rng, dtype, s),), {"window": window} | more) for s, window, more in _CASES]
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 4, 4, 3))
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"window": 5}, "does not fit"),
-        ({"window": 0}, "too small"),
-        ({"window": (2,)}, "for each spatial axis"),
-        ({"window": 2, "strides": 0}, "too small"),
-        ({"window": 2, "dilation": 0}, "too small"),
-        ({"window": 2, "padding": "full"}, "is not a kind of padding"),
-    ]
-    return [
-        *(ErrorSample((x,), more, ShapeError, words) for more, words in bad),
-        ErrorSample((x[0, 0],), {"window": 2}, ShapeError, "too few"),
-    ]
-
-
-@composed(samples=_samples, reference=_unfold_reference, errors=_errors)
+@composed()
 def unfold(
     x: Any, /, window: Any, strides: Any = 1, padding: Any = "valid", dilation: Any = 1
 ) -> Tensor:
@@ -141,17 +93,7 @@ def unfold(
     return permute_dims(x, (0, *(1 + 2 * i for i in at), *(2 + 2 * i for i in at), 1 + 2 * rank))
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample(args, {"size": more.pop("window")} | more) for args, more in _samples(rng, dtype)
-    ],
-    reference=lambda x, size, strides, **where: (
-        y := _unfold_reference(x, size, strides=size if strides is None else strides, **where)
-    ).reshape((*y.shape[: x.ndim - 1], math.prod(y.shape[x.ndim - 1 :]))),
-    errors=lambda rng: [
-        e._replace(attributes={"size": e.attributes["window"]}) for e in _errors(rng)[:3]
-    ],
-)
+@composed()
 def extract_patches(
     x: Any, /, size: Any, strides: Any = None, dilation: Any = 1, padding: Any = "valid"
 ) -> Tensor:
@@ -184,41 +126,7 @@ def _folded(p: Any, axis: int, size: Any, stride: int, dilation: int) -> Any:
     return found
 
 
-def _fold_reference(patches: Any, size: Any, **where: Any) -> Any:
-    rank = (patches.ndim - 2) // 2
-    sizes = size if isinstance(size, tuple) else (size,) * rank
-    pads, _, pieces = windows_of(sizes, patches.shape[1 + rank : -1], **where)
-    room = [n + before + behind for n, (before, behind) in zip(sizes, pads, strict=True)]
-    found = np.zeros((len(patches), *room, patches.shape[-1]), patches.dtype)
-    for at, piece in pieces:
-        found[(slice(None), *piece)] += patches[(slice(None), *at)]
-    inside = [slice(before, before + n) for n, (before, _) in zip(sizes, pads, strict=True)]
-    return found[(slice(None), *inside)]
-
-
-def _fold_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, window, more in _CASES:
-        patches = _unfold_reference(np.zeros(shape), window, **_DEFAULTS | more)
-        found.append(Sample((make(rng, dtype, patches.shape),), {"size": shape[1:-1]} | more))
-    return found
-
-
-def _fold_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    p = rng.standard_normal((2, 3, 3, 2, 2, 1))
-    return [
-        ErrorSample((p,), {"size": 5}, ShapeError, "positions"),
-        ErrorSample((p[0],), {"size": 4}, ShapeError, "are not those of patches"),
-        ErrorSample((p,), {"size": (4,)}, ShapeError, "for each spatial axis"),
-        ErrorSample((p,), {"size": 1}, ShapeError, "does not fit"),
-        ErrorSample((p,), {"size": 4, "strides": 0}, ShapeError, "too small"),
-    ]
-
-
 @composed(
-    samples=_fold_samples,
-    reference=_fold_reference,
-    errors=_fold_errors,
     sizes=Missing("the elements of a window are added one after another"),
 )
 def fold(

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import P, R, composed
-from eagerflow.ops.samples import make
+from eagerflow.ops.composition import composed
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.windows import per_axis, spatial_rank
 from eagerflow.tensor import Tensor
@@ -63,75 +57,7 @@ def _to_channels(x: Any, factor: Any, last: bool) -> Any:
     return reshape(found, (x.shape[0], *found.shape[1 : 1 + rank], x.shape[-1] * whole))
 
 
-def _space_reference(last: bool) -> Any:
-    def reference(x: Any, factor: Any) -> Any:
-        rank = x.ndim - 2
-        factors = factor if isinstance(factor, tuple) else (factor,) * rank
-        whole, left = math.prod(factors), x.shape[-1] // math.prod(factors)
-        sizes = [n * r for n, r in zip(x.shape[1:-1], factors, strict=True)]
-        found = np.zeros((len(x), *sizes, left), x.dtype)
-        for n, *at, c in np.ndindex(found.shape):
-            inner = int(
-                np.ravel_multi_index([p % r for p, r in zip(at, factors, strict=True)], factors)
-            )
-            outer = [p // r for p, r in zip(at, factors, strict=True)]
-            found[(n, *at, c)] = x[(n, *outer, inner * left + c if last else c * whole + inner)]
-        return found
-
-    return reference
-
-
-def _channels_reference(last: bool) -> Any:
-    def reference(x: Any, factor: Any) -> Any:
-        rank = x.ndim - 2
-        factors = factor if isinstance(factor, tuple) else (factor,) * rank
-        sizes = [n // r for n, r in zip(x.shape[1:-1], factors, strict=True)]
-        shape = (len(x), *sizes, x.shape[-1] * math.prod(factors))
-        places = np.arange(math.prod(shape)).reshape(shape)
-        back = _space_reference(last)(places, factor)
-        found = np.zeros(math.prod(shape), x.dtype)
-        found[back.ravel()] = x.ravel()
-        return found.reshape(shape)
-
-    return reference
-
-
-_BLOCKS = (
-    ((2, 2, 3, 8), 2),
-    ((1, 2, 2, 6), (3, 2)),
-    ((2, 3, 4), 2),
-    ((1, 2, 1, 2, 8), 2),
-    ((1, 2, 2, 3), 1),
-    ((0, 2, 2, 4), 2),
-)
-
-
-def _block_samples(back: bool) -> Any:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = []
-        for shape, factor in _BLOCKS:
-            given = _space_reference(True)(np.zeros(shape), factor).shape if back else shape
-            found.append(Sample((make(rng, dtype, given),), {"factor": factor}))
-        return found
-
-    return samples
-
-
-def _block_errors(words: str) -> Any:
-    return lambda rng: [
-        ErrorSample((np.ones((1, 2, 3, 3)),), {"factor": 2}, ShapeError, words),
-        ErrorSample((np.ones((1, 2, 4, 4)),), {"factor": 0}, ShapeError, "too small"),
-        ErrorSample((np.ones((2, 4)),), {"factor": 2}, ShapeError, "too few"),
-    ]
-
-
-def _space(back: bool, last: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    reference = _channels_reference(last) if back else _space_reference(last)
-    words = "are not whole blocks"
-    return composed(samples=_block_samples(back), reference=reference, errors=_block_errors(words))
-
-
-@_space(False, False)
+@composed()
 def pixel_shuffle(x: Any, /, factor: Any) -> Tensor:
     """Channels that become blocks of pixels, as PyTorch orders them.
 
@@ -146,7 +72,7 @@ def pixel_shuffle(x: Any, /, factor: Any) -> Tensor:
     return _to_space(x, factor, False)
 
 
-@_space(True, False)
+@composed()
 def pixel_unshuffle(x: Any, /, factor: Any) -> Tensor:
     """Blocks of pixels that become channels: the inverse of ``pixel_shuffle``.
 
@@ -159,7 +85,7 @@ def pixel_unshuffle(x: Any, /, factor: Any) -> Tensor:
     return _to_channels(x, factor, False)
 
 
-@_space(False, True)
+@composed()
 def depth_to_space(x: Any, /, factor: Any) -> Tensor:
     """Channels that become blocks of pixels, as TensorFlow orders them.
 
@@ -174,7 +100,7 @@ def depth_to_space(x: Any, /, factor: Any) -> Tensor:
     return _to_space(x, factor, True)
 
 
-@_space(True, True)
+@composed()
 def space_to_depth(x: Any, /, factor: Any) -> Tensor:
     """Blocks of pixels that become channels: the inverse of ``depth_to_space``.
 

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, DType, promote
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import FLOATS, promote
+from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones_like, zeros_like
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.images.coordinates import ORDERS, promoted, value_at
+from eagerflow.ops.images.coordinates import ORDERS
 from eagerflow.ops.images.sampling import MODES, check_places, places_dtype, sampled
 from eagerflow.ops.linear_algebra.systems import solve
 from eagerflow.ops.operands import chosen
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.repeating import meshgrid
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
@@ -45,52 +43,7 @@ def _check_images(x: Any) -> None:
 # Affine and projective ----------------------------------------------------------------------------
 
 
-def _affine_reference(
-    x: Any, transform: Any, order: int, mode: str, cval: float, size: Any = None
-) -> Any:
-    size = x.shape[1:3] if size is None else size
-    found = np.zeros((len(x), *size, x.shape[-1]), x.dtype)
-    rows = np.broadcast_to(transform, (len(x), 8)).astype(float)
-    for n, i, j in np.ndindex(found.shape[:-1]):
-        a0, a1, a2, b0, b1, b2, c0, c1 = rows[n]
-        k = c0 * j + c1 * i + 1
-        place = (b0 * j + b1 * i + b2) / k, (a0 * j + a1 * i + a2) / k
-        found[n, i, j] = value_at(x[n], place, ORDERS[order], mode, cval)
-    return found
-
-
-def _affine_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    def of(shape: Any, rows: Any, **more: Any) -> Sample:
-        transform = np.array([1, 0, 0, 0, 1, 0, 0, 0]) + rng.uniform(-0.4, 0.4, (*rows, 8))
-        transform[..., 6:] *= 0.1
-        return Sample((make(rng, dtype, shape), transform.astype(promoted(dtype))), more)
-
-    return [
-        *(of((2, 4, 3, 2), (2,), mode=mode) for mode in MODES if mode != "constant"),
-        of((1, 3, 4, 1), (), cval=0.5),
-        of((2, 3, 4, 1), (), order=0, mode="reflect"),
-        of((1, 4, 3, 2), (1,), size=(2, 5), mode="nearest"),
-        of((0, 4, 3, 2), (0,)),
-    ]
-
-
-def _affine_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x, one = rng.standard_normal((2, 3, 4, 1)), np.ones(8)
-    return [
-        ErrorSample((x[0], one), {}, ShapeError, "are not those of images"),
-        ErrorSample((x[:, :0], one), {}, ShapeError, "leave no points"),
-        ErrorSample((x, one[:6]), {}, ShapeError, "a transform of shape"),
-        ErrorSample((x, np.ones((3, 8))), {}, ShapeError, "a transform of shape"),
-        ErrorSample((x, one), {"order": 3}, ArgumentError, "not one of them"),
-        ErrorSample((x, one), {"mode": "edge"}, ArgumentError, "not one of them"),
-        ErrorSample((x, one), {"size": (2, -1)}, ShapeError, "too small"),
-    ]
-
-
 @composed(
-    samples=_affine_samples,
-    reference=_affine_reference,
-    errors=_affine_errors,
     dtypes=FLOATS,
     singular=True,
 )
@@ -141,42 +94,8 @@ def affine_transform(
 
 # Perspective --------------------------------------------------------------------------------------
 
-_CORNERS = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0], [3.0, 2.0]])
-
-
-def _corner_samples(rng: np.random.Generator, dtype: DType, batches: Any) -> list[list[Any]]:
-    return [
-        [(_CORNERS + rng.uniform(-0.4, 0.4, (*b, 4, 2))).astype(dtype) for _ in range(2)]
-        for b in batches
-    ]
-
-
-def _homography_reference(start_points: Any, end_points: Any) -> Any:
-    """The null space of the equations of all coordinates, scaled."""
-    found = np.zeros((*start_points.shape[:-2], 8), start_points.dtype)
-    for at in np.ndindex(start_points.shape[:-2]):
-        rows = []
-        for (u, v), (x, y) in zip(start_points[at], end_points[at], strict=True):
-            rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y, -u], [0, 0, 0, x, y, 1, -v * x, -v * y, -v]]
-        null = np.linalg.svd(np.array(rows, float))[2][-1]
-        found[at] = null[:8] / null[8]
-    return found
-
-
-_POINTS_ERRORS = [
-    ErrorSample((np.ones((4, 2)), np.ones((4, 3))), {}, ShapeError, "points of shape"),
-    ErrorSample((np.ones((3, 2)), np.ones((3, 2))), {}, ShapeError, "points of shape"),
-    ErrorSample((np.ones((1, 4, 2)), np.ones((2, 4, 2))), {}, ShapeError, "points of shape"),
-]
-
 
 @composed(
-    samples=lambda rng, dtype: [
-        Sample(tuple(points))
-        for points in _corner_samples(rng, dtype, ((), (1,), (2,), (2, 1), (3,), (0,)))
-    ],
-    reference=_homography_reference,
-    errors=lambda rng: _POINTS_ERRORS,
     dtypes=FLOATS,
 )
 def homography(start_points: Any, end_points: Any, /) -> Tensor:
@@ -212,29 +131,7 @@ def homography(start_points: Any, end_points: Any, /) -> Tensor:
     return astype(found[..., 0], dtype)
 
 
-def _perspective_reference(x: Any, start_points: Any, end_points: Any, **more: Any) -> Any:
-    wide = [p.astype("float64") for p in (start_points, end_points)]
-    return _affine_reference(x, _homography_reference(*wide), **more)
-
-
-def _perspective_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    options: list[dict[str, Any]]
-    options = [{}, {"cval": 0.5}, {"order": 0}, {"mode": "reflect"}, {"mode": "wrap"}, {}]
-    cases = zip(
-        _corner_samples(rng, np.dtype(promoted(dtype)), ((2,), (), (1,), (2,), (1,), (0,))),
-        ((2, 3, 4, 2), (2, 3, 4, 1), (1, 2, 4, 1), (2, 3, 3, 1), (1, 2, 3, 2), (0, 3, 4, 1)),
-        options,
-        strict=True,
-    )
-    return [Sample((make(rng, dtype, shape), *points), more) for points, shape, more in cases]
-
-
 @composed(
-    samples=_perspective_samples,
-    reference=_perspective_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones((1, 3, 4, 1)), *e.args), {}, e.error, e.words) for e in _POINTS_ERRORS
-    ],
     dtypes=FLOATS,
     singular=True,
 )
@@ -266,53 +163,7 @@ def perspective_transform(
 # Parts --------------------------------------------------------------------------------------------
 
 
-def _cropped_reference(
-    x: Any, boxes: Any, box_indices: Any, size: Any, order: int, cval: float
-) -> Any:
-    found = np.zeros((len(boxes), *size, x.shape[-1]), x.dtype)
-    for n, *at in np.ndindex(found.shape[:-1]):
-        ends, place = boxes[n].astype(float), []
-        for axis, (i, made) in enumerate(zip(at, size, strict=True)):
-            part = i / (made - 1) if made > 1 else 0.5
-            whole = ends[axis] + (ends[axis + 2] - ends[axis]) * part
-            place.append(whole * (x.shape[axis + 1] - 1))
-        found[n, *at] = value_at(x[box_indices[n]], place, ORDERS[order], "constant", cval)
-    return found
-
-
-def _cropped_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, count, size, more in (
-        ((2, 4, 3, 2), 3, (2, 3), {}),
-        ((1, 4, 3, 1), 2, (1, 3), {"cval": 1.5}),
-        ((3, 3, 3, 1), 2, (2, 2), {"order": 0}),
-        ((2, 3, 4, 1), 0, (2, 2), {}),
-        ((2, 3, 4, 1), 1, (1, 1), {}),
-        ((2, 1, 4, 1), 2, (2, 1), {}),
-    ):
-        boxes = rng.uniform([-0.2, -0.2, 0.5, 0.5], [0.4, 0.4, 1.3, 1.3], (count, 4))
-        which = rng.integers(0, shape[0], count)
-        args = make(rng, dtype, shape), boxes.astype(promoted(dtype)), which
-        found.append(Sample(args, {"size": size} | more))
-    return found
-
-
-def _cropped_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x, boxes, which = rng.standard_normal((2, 3, 4, 1)), np.ones((2, 4)), np.array([0, 1])
-    return [
-        ErrorSample((x[0], boxes, which), {"size": 2}, ShapeError, "are not those of images"),
-        ErrorSample((x, boxes[:, :3], which), {"size": 2}, ShapeError, "boxes of shape"),
-        ErrorSample((x, boxes, which[:1]), {"size": 2}, ShapeError, "boxes of shape"),
-        ErrorSample((x, boxes, which * 0.5), {"size": 2}, DTypeError, "cannot be indices"),
-        ErrorSample((x, boxes, which), {"size": (2,)}, ShapeError, "for each spatial axis"),
-        ErrorSample((x, boxes, which), {"size": 2, "order": 3}, ArgumentError, "not one of them"),
-    ]
-
-
 @composed(
-    samples=_cropped_samples,
-    reference=_cropped_reference,
-    errors=_cropped_errors,
     dtypes=FLOATS,
     singular=True,
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, INTEGERS
-from eagerflow.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros
@@ -46,25 +44,7 @@ def _within(places: Any, size: Any) -> Any:
     return add(take(none, places, axis=0), remainder(places, size))
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample((rng.integers(0, 24, shape).astype(dtype),), {"shape": sizes})
-        for shape, sizes in (((5,), (2, 3, 4)), ((), (24,)), ((2, 3), (4, 6)), ((0,), (3, 9)))
-    ],
-    reference=lambda x, shape: (
-        tuple(
-            np.array(part).reshape(x.shape)
-            for part in zip(*(_divided(int(i), shape) for i in x.ravel()), strict=True)
-        )
-        or tuple(np.zeros(x.shape, np.int64) for _ in shape)
-    ),
-    errors=lambda rng: [
-        ErrorSample((np.array([6]),), {"shape": (2, 3)}, IndexRangeError, "out of range"),
-        ErrorSample((np.array([0.5]),), {"shape": (2, 3)}, DTypeError, "float64"),
-    ],
-    dtypes=INTEGERS,
-    gradient=_INDEX,
-)
+@composed(dtypes=INTEGERS, gradient=_INDEX)
 def unravel_index(indices: Any, /, shape: Any) -> tuple[Tensor, ...]:
     """Indices along each axis, of indices into a flattened tensor.
 
@@ -84,14 +64,6 @@ def unravel_index(indices: Any, /, shape: Any) -> tuple[Tensor, ...]:
     if sizes:
         found.append(_within(rest, sizes[0]))
     return tuple(reversed(found))
-
-
-def _divided(index: int, shape: Any) -> list[int]:
-    found = []
-    for size in reversed(shape):
-        index, place = divmod(index, size)
-        found.append(place)
-    return found[::-1]
 
 
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise") -> Tensor:

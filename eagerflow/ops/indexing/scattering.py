@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import INTEGERS, DType, as_dtype, default_dtype
-from eagerflow.errors import AxisError, CaptureError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
+from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.op import Missing, Onnx
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import STANDARD, batch_first, define
@@ -18,7 +18,6 @@ from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_argument
 from eagerflow.ops.indexing.positions import summed_at
 from eagerflow.ops.late import load
-from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape, normalize_axis
@@ -73,38 +72,6 @@ def with_examples(positions: Any) -> Any:
     return concat([column, positions.astype("int64")], axis=rank - 1)
 
 
-def _scatter_reference(indices: Any, updates: Any, shape: Any) -> Any:
-    out = np.zeros(shape, updates.dtype)
-    for at in np.ndindex(indices.shape[:-1]):
-        out[tuple(indices[at])] += updates[at]
-    return out
-
-
-def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, places in (
-        ((4,), (3, 1)),
-        ((4,), (1,)),
-        ((2, 3), (4, 2)),
-        ((2, 3), (4, 1)),
-        ((2, 3), (2, 2, 2)),
-        ((2, 3), (0, 1)),
-        ((2, 3, 2), (5, 2)),
-        ((3,), (2, 0)),
-        ((2, 0), (3, 1)),
-        ((1, 1), (6, 2)),
-    ):
-        depth = places[-1]
-        columns = [rng.integers(0, n, places[:-1]) for n in shape[:depth]]
-        indices = np.stack(columns, -1) if depth else np.zeros(places, np.int64)
-        updates = make(rng, dtype, (*places[:-1], *shape[depth:]))
-        found.append(Sample((indices, updates), {"shape": shape}))
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((np.array([[2], [2], [0]]), base.T[::2]), {"shape": (3, 4)}))
-    found.append(Sample((np.array([[1], [1]], np.int8), base[0, 4:]), {"shape": 3}))
-    return found
-
-
 @indexing_op(
     dtypes=(INTEGERS, STANDARD),
     together=(1,),
@@ -115,23 +82,6 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     onnx=lambda w, indices, updates, *, shape: w.summed(
         "ScatterND", indices, updates, w.results[0].shape
     ),
-    samples=_scatter_samples,
-    errors=lambda rng: [
-        ErrorSample(
-            (np.array([[3]]), np.ones(1)),
-            {"shape": (3,)},
-            IndexRangeError,
-            "index 3 is out of range for axis 0 of length 3",
-        ),
-        ErrorSample((np.array([[-1]]), np.ones(1)), {"shape": (3,)}, IndexRangeError, "index -1"),
-        ErrorSample(
-            (np.array([[1]]), np.ones(2)), {"shape": (3,)}, ShapeError, "do not fit the indices"
-        ),
-        ErrorSample(
-            (np.array([[1, 1]]), np.ones(1)), {"shape": (3,)}, ShapeError, "too long for 1 axes"
-        ),
-    ],
-    reference=_scatter_reference,
 )
 def scatter(xp: Namespace, indices: Array, updates: Array, /, shape: Sizes) -> Array:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
@@ -212,33 +162,6 @@ def _batched_one_hot(
     infer=_one_hot_spec,
     vjp=Missing("the argument holds integers"),
     batch=_batched_one_hot,
-    samples=lambda rng, dtype: [
-        Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
-        for shape, more in (
-            ((), {}),
-            ((4,), {}),
-            ((2, 3), {"axis": 1}),
-            ((2, 3), {"axis": 0}),
-            ((0, 2), {}),
-            ((2, 2), {"axis": -2, "dtype": "int32"}),
-            ((3,), {"dtype": "bool"}),
-            ((3,), {"num_classes": 7}),
-        )
-    ],
-    errors=lambda rng: [
-        ErrorSample((np.array([3]), 3), {}, IndexRangeError, "index 3 is out of range"),
-        ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
-        ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
-        ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
-        ErrorSample((np.array([0]), 3, 2), {}, AxisError, "axis 2 does not exist"),
-    ],
-    reference=lambda x, num_classes, axis, dtype: np.moveaxis(
-        np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])
-        .reshape(*x.shape, num_classes)
-        .astype(dtype or "float32"),
-        -1,
-        axis,
-    ),
     fails=True,
 )
 def one_hot(
@@ -286,16 +209,6 @@ def _nonzero_spec(x: TensorSpec) -> Any:
     vjp=Missing("the results are positions"),
     batch=Missing("the examples of a batch have results of different lengths"),
     onnx=Onnx("NonZero"),
-    samples=lambda rng, dtype: [
-        Sample((x * (rng.random(x.shape) < 0.5).astype(x.dtype),))
-        for x in values(rng, dtype)
-        if x.ndim
-    ],
-    errors=lambda rng: [ErrorSample((np.ones(()),), {}, ShapeError, "has no positions")],
-    reference=lambda x: tuple(
-        np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
-        for i in range(x.ndim)
-    ),
 )
 def nonzero(xp: Namespace, x: Array, /) -> Array:
     """The positions of all elements that are not 0: a tuple of one tensor of integers per axis.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from eagerflow.dtypes import INTEGERS, NARROW, NUMERIC, REAL, DType, is_floating
-from eagerflow.errors import IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.errors import ShapeError
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.arithmetic import divide, multiply
@@ -24,7 +22,6 @@ from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_ar
 from eagerflow.ops.indexing.positions import add_at, summed_at
 from eagerflow.ops.indexing.scattering import check_number
 from eagerflow.ops.reductions.sums import max as largest
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis, reshape, sized
 from eagerflow.spec import Array, Namespace, TensorSpec
 
@@ -75,59 +72,6 @@ def _batched_segments(call: Any, args: Any, batched: Any, size: Any, num_segment
     return reshape(found, (size, num_segments, *x.shape[rank:]))
 
 
-def _segment_samples(rng: np.random.Generator, dtype: DType, values: Any = make) -> list[Sample]:
-    found = [
-        Sample(
-            (
-                values(rng, dtype, shape),
-                rng.permutation(np.arange(math.prod(shape[:rank])) % max(count, 1)).reshape(
-                    shape[:rank]
-                ),
-            ),
-            {"num_segments": count},
-        )
-        for shape, rank, count in (
-            ((5,), 1, 3),
-            ((5,), 1, 1),
-            ((1,), 1, 4),
-            ((0,), 1, 2),
-            ((4, 3), 1, 2),
-            ((4, 3), 2, 5),
-            ((4, 0), 1, 3),
-            ((2, 3, 2), 1, 2),
-            ((2, 3, 2), 2, 4),
-            ((6, 2), 1, 8),
-            ((6, 2), 1, 4),
-            ((3, 2), 2, 6),
-            ((3,), 1, 2),
-        )
-    ]
-    base = values(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2], np.array([1, 1, 0], np.int8)), {"num_segments": 2}))
-    wide = np.broadcast_to(base[0], (2, 6))
-    found.append(Sample((wide, np.array([2, 1])), {"num_segments": 3}))
-    many = make(rng, "float64", (300, 2)) * 0.05 + 1  # more than are added one by one
-    if dtype.itemsize >= 4 and dtype.kind == "f":
-        ids = rng.integers(0, 40, 300)
-        found.append(Sample((many.astype(dtype), ids), {"num_segments": 40}))
-    return found
-
-
-def _segment_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    ones = np.ones(2)
-    return [
-        ErrorSample(
-            (ones, np.array([0, 3])),
-            {"num_segments": 3},
-            IndexRangeError,
-            "index 3 is out of range for axis 0 of length 3",
-        ),
-        ErrorSample((ones, np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"),
-        ErrorSample((ones, np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"),
-        ErrorSample((ones, np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"),
-    ]
-
-
 def identity_of(ufunc: str, dtype: DType) -> Any:
     """The neutral element of a function of two numbers of a dtype."""
     if ufunc in ("add", "multiply"):
@@ -140,16 +84,6 @@ def identity_of(ufunc: str, dtype: DType) -> Any:
 
 def _segments(name: str, ufunc: str, operator: str, **facts: Any) -> Any:
     """An op that joins the rows of each segment by a function of two numbers."""
-
-    def reference(x: Any, segment_ids: Any, num_segments: int) -> Any:
-        join = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b}
-        of: Any = join.get(ufunc, max if ufunc == "maximum" else min)
-        rest = x.shape[segment_ids.ndim :]
-        out = np.empty((num_segments, *rest), x.dtype)
-        for at in np.ndindex(out.shape):
-            rows = [x[i][at[1:]] for i in np.ndindex(segment_ids.shape) if segment_ids[i] == at[0]]
-            out[at] = reduce(of, rows, identity_of(ufunc, x.dtype))
-        return out
 
     def rule(w: Any, x: Any, ids: Any, *, num_segments: Any) -> Any:
         given, identity = w.computable(x), identity_of(ufunc, x.dtype)
@@ -168,9 +102,6 @@ def _segments(name: str, ufunc: str, operator: str, **facts: Any) -> Any:
         "infer": _segment_spec,
         "batch": Batch(_batched_segments),
         "onnx": rule,
-        "samples": _segment_samples,
-        "errors": _segment_errors,
-        "reference": reference,
     }
     return indexing_op(**own | facts)
 
@@ -236,17 +167,7 @@ def _mean_of(tangent: Any, won: Any, segment_ids: Any, num_segments: Any) -> Any
     return moved / where(equal(ties, 0), 1, ties)
 
 
-def _finite_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Without segments that are empty, where gradients are checked: their results are infinite."""
-    return [
-        s
-        for s in _segment_samples(rng, dtype, distinct)
-        if dtype.itemsize < 8 or len(set(s.args[1].flat)) == s.attributes["num_segments"]
-    ]
-
-
 _EXTREME: dict[str, Any] = {
-    "samples": _finite_samples,
     "dtypes": (REAL, INTEGERS),
     "vjp": _extreme_back,
     "jvp": _extreme_forward,

@@ -17,13 +17,12 @@ from eagerflow.dtypes import (
     NUMERIC,
     REAL,
     STANDARD,
-    DType,
     default_dtype,
 )
-from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.errors import DTypeError
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Sample, ops
+from eagerflow.op import ops
 from eagerflow.ops.absent import explain
 from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
@@ -36,9 +35,7 @@ from eagerflow.ops.indexing.indexing import (
     along_batch,
     check_fits,
     getitem,
-    index_samples,
     no_repeats,
-    written,
 )
 from eagerflow.ops.indexing.indices import (
     check_arrays,
@@ -52,7 +49,6 @@ from eagerflow.ops.indexing.operators import write_rule
 from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions, runs
 from eagerflow.ops.late import load
 from eagerflow.ops.other_names import table
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
 from eagerflow.tensor import Operators, Tensor
@@ -119,34 +115,11 @@ def _batched_write(call: Any, args: Any, batched: Any, size: Any, index: Any) ->
     return call(whole, aligned(value, batched[1], size, order), *lined, index=items)
 
 
-def _write_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, arrays, index in index_samples(rng):
-        part = np.zeros(shape)[filled(index, arrays)]
-        x, value = make(rng, dtype, shape), make(rng, dtype, np.shape(part))
-        found.append(Sample((x, value, *arrays), {"index": index}))
-    x = make(rng, dtype, (4, 6))
-    found.append(Sample((x.T[::2], make(rng, dtype, ())), {"index": (slice(1, 3), -1)}))
-    found.append(Sample((x, make(rng, dtype, (2, 1))), {"index": (slice(0, 2), slice(1, 4))}))
-    return found
-
-
-def _write_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x, one = rng.standard_normal((2, 3)), np.ones(())
-    return [
-        ErrorSample((x, one), {"index": 2}, IndexRangeError, "index 2 is out of range for axis 0"),
-        ErrorSample((x, one, np.array([3])), {"index": (0, "array")}, IndexRangeError, "index 3"),
-        ErrorSample((x, np.ones(2)), {"index": 0}, ShapeError, "does not broadcast"),
-        ErrorSample((x, one * 1j), {"index": 0}, DTypeError, "do not fit into"),
-        ErrorSample((x, one), {"index": 0.5}, DTypeError, "cannot be indices"),
-    ]
-
-
 _REDUCTIONS = {"index_set": "none", "index_add": "add", "index_multiply": "mul"}
 _REDUCTIONS |= {"index_max": "max", "index_min": "min"}
 
 
-def _writing(name: str, combine: Any, **facts: Any) -> Any:
+def _writing(name: str, **facts: Any) -> Any:
     """An op that returns a copy of x in which the selected part is combined with a value."""
     own: dict[str, Any] = {
         "dtypes": (STANDARD, STANDARD, INDICES),
@@ -159,9 +132,6 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "aliases": False,
         "batch": Batch(_batched_write),
         "onnx": partial(write_rule, _REDUCTIONS[name]),
-        "samples": _write_samples,
-        "errors": _write_errors,
-        "reference": lambda x, value, *indices, index: written(x, index, indices, value, combine),
     } | facts
     return define("indexing", **own)
 
@@ -227,7 +197,6 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
 
 @_writing(
     "index_set",
-    lambda a, b: b,
     dtypes=(ANY, ANY, INDICES),
     writes=_part,
     vjp=_set_back,
@@ -250,7 +219,6 @@ def index_set(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: 
 
 @_writing(
     "index_add",
-    lambda a, b: a + b,
     vjp=lambda g, y, x, value, *indices, index: (
         g,
         unbroadcast(getitem(g, *indices, index=index), value.shape),
@@ -304,7 +272,6 @@ def _multiply_back(
 
 @_writing(
     "index_multiply",
-    lambda a, b: a * b,
     dtypes=(NUMERIC, NUMERIC, INDICES),
     vjp=_multiply_back,
     saves="x value indices",
@@ -335,13 +302,7 @@ def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any)
     return (share * stayed, unbroadcast(part, value.shape), *(None,) * len(indices))
 
 
-@_writing(
-    "index_min",
-    min,
-    dtypes=(REAL, REAL, INDICES),
-    vjp=_extreme_back,
-    saves="x value indices y",
-)
+@_writing("index_min", dtypes=(REAL, REAL, INDICES), vjp=_extreme_back, saves="x value indices y")
 def index_min(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x``, at most a value at an index: ``x.at[index].min(value)``.
 
@@ -355,13 +316,7 @@ def index_min(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: 
     return _write(xp, x, value, indices, index, "minimum")
 
 
-@_writing(
-    "index_max",
-    max,
-    dtypes=(REAL, REAL, INDICES),
-    vjp=_extreme_back,
-    saves="x value indices y",
-)
+@_writing("index_max", dtypes=(REAL, REAL, INDICES), vjp=_extreme_back, saves="x value indices y")
 def index_max(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x``, at least a value at an index: ``x.at[index].max(value)``.
 

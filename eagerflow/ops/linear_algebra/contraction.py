@@ -14,10 +14,10 @@ import numpy as np
 
 from eagerflow.codegen.generated import enabled
 from eagerflow.dims import product
-from eagerflow.dtypes import DType, is_complex
+from eagerflow.dtypes import is_complex
 from eagerflow.errors import AxisError, ShapeError
 from eagerflow.handlers import raised_here
-from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
+from eagerflow.op import Cost, Into, Onnx, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.family import (
     NUMERIC,
@@ -29,7 +29,6 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.runtime import blas, threads
 from eagerflow.runtime.buffers import empty
@@ -348,76 +347,11 @@ def _matmul_cost(x1: TensorSpec, x2: TensorSpec) -> Cost:
     return Cost(2 * y.size * x1.shape[-1], (x1.size + x2.size + y.size) * width)
 
 
-_PRODUCTS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
-    ((2, 3), (3, 4)),
-    ((3,), (3,)),
-    ((3,), (3, 2)),
-    ((2, 3), (3,)),
-    ((2, 4, 3), (3, 5)),
-    ((2, 4, 3), (3,)),
-    ((3,), (2, 3, 4)),
-    ((4, 3), (2, 3, 2)),
-    ((2, 1, 2, 3), (4, 3, 2)),
-    ((2, 2, 3), (2, 3, 2)),
-    ((0, 3), (3, 2)),
-    ((2, 0), (0, 3)),
-    ((0, 2, 3), (3, 2)),
-    ((2, 3, 0), (0, 4)),
-    ((1, 1), (1, 1)),
-    ((1, 2, 3), (4, 3, 1)),
-)
-
-
-def _matmul_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [Sample((make(rng, dtype, a), make(rng, dtype, b))) for a, b in _PRODUCTS]
-    x, stack = make(rng, dtype, (4, 6)), make(rng, dtype, (2, 20, 18))
-    found.append(Sample((x.T, x)))
-    found.append(Sample((x[::2, ::-1], x.T[:, ::3])))
-    found.append(Sample((stack.transpose(0, 2, 1), stack)))
-    found.append(Sample((stack[:, :, ::2], np.broadcast_to(stack[:1, ::2, :9].mT, (2, 9, 10)))))
-    found.append(Sample((np.broadcast_to(x[0], (3, 6)), x.T)))
-    return found
-
-
-def _matmul_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x, x), {}, ShapeError, "inner dimensions differ"),
-        ErrorSample((x, x[0, :2]), {}, ShapeError, "the only axis of x2 has size 2"),
-        ErrorSample((x, 2.0), {}, ShapeError, "without axes"),
-        ErrorSample((x[0, 0], x), {}, ShapeError, "without axes"),
-        ErrorSample((np.ones((2, 3, 4)), np.ones((5, 4, 3))), {}, ShapeError, "(2,) and (5,)"),
-    ]
-
-
-def _matmul_reference(x1: Any, x2: Any) -> Any:
-    """The definition, one row and column at a time."""
-    columns = x2.mT if x2.ndim > 1 else x2
-    if x1.ndim > 1 and x2.ndim > 1:
-        x1, columns = x1[..., None, :], columns[..., None, :, :]
-    return _products_summed(x1, columns)
-
-
-def _products_summed(a: Any, b: Any) -> Any:
-    """Sums of products along the last axis of arrays that broadcast, each rounded once."""
-    a, b = np.broadcast_arrays(a, b)
-    out = np.zeros(a.shape[:-1], np.result_type(a, b))
-    for at in np.ndindex(*out.shape):
-        terms = [p * q for p, q in zip(a[at].tolist(), b[at].tolist(), strict=True)]
-        out[at] = complex_sum(terms) if out.dtype.kind == "c" else math.fsum(terms)
-    return out
-
-
 def met(left: Any, right: Any) -> tuple[Any, Any, tuple[int, ...]]:
     """Two arrays of matrices in stacks of one shape, and that shape."""
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     left, right = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (left, right))
     return left, right, batch
-
-
-def complex_sum(terms: list[complex]) -> complex:
-    """The sum of complex numbers, each part rounded once."""
-    return complex(math.fsum(z.real for z in terms), math.fsum(z.imag for z in terms))
 
 
 def _are_matrices(x1: Any, x2: Any) -> bool:
@@ -445,9 +379,6 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     split=_matmul_split,
     cost=_matmul_cost,
     onnx=Onnx("MatMul"),
-    samples=_matmul_samples,
-    errors=_matmul_errors,
-    reference=_matmul_reference,
     ulp=16,
     operator="matmul",
 )
@@ -528,41 +459,9 @@ def _vecdot_split(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> list[Split]
     ]
 
 
-def _vecdot_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes: Any = (
-        ((3,), (3,), -1),
-        ((2, 3), (3,), -1),
-        ((3,), (2, 3), -1),
-        ((2, 3), (2, 3), 0),
-        ((2, 3), (2, 3), 1),
-        ((2, 1, 3), (4, 3), -1),
-        ((2, 3, 1), (3, 4), -2),
-        ((0,), (0,), -1),
-        ((0, 3), (3,), -1),
-        ((3, 0), (3, 0), 0),
-        ((1,), (1,), 0),
-        ((1, 3), (2, 3), -1),
-    )
-    found = [
-        Sample((make(rng, dtype, a), make(rng, dtype, b)), {"axis": axis}) for a, b, axis in shapes
-    ]
-    x = make(rng, dtype, (4, 6))
-    return [
-        *found,
-        Sample((x.T, x[::-1].T)),
-        Sample((x[:, ::2], np.broadcast_to(x[0, :3], (4, 3)))),
-    ]
-
-
 def _vecdot_numpy(xp: Namespace, a: Any, b: Any, axis: int) -> Any:
     along = max(a.shape[axis], b.shape[axis])
     return _product_of(lambda a, b, out: xp.vecdot(a, b, axis=axis), along, a, b, True)
-
-
-def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
-    a, b = np.broadcast_arrays(x1, x2)
-    at = axis if axis < 0 else axis - x1.ndim
-    return _products_summed(np.moveaxis(a, at, -1).conj(), np.moveaxis(b, at, -1))
 
 
 @define(
@@ -578,17 +477,8 @@ def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
     cost=lambda x1, x2, axis=-1: Cost(
         2 * product(broadcast(x1.shape, x2.shape)), (x1.size + x2.size) * x1.dtype.itemsize
     ),
-    samples=_vecdot_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
-        ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
-        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, AxisError, "does not exist"),
-        ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
-        ErrorSample((np.ones(3), 2.0), {}, AxisError, "does not exist in x2"),
-    ],
     # CuPy has no vecdot of its own.
     overrides={"numpy": _vecdot_numpy},
-    reference=_vecdot_reference,
     ulp=16,
 )
 def vecdot(xp: Namespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Array:

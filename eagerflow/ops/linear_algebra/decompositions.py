@@ -6,14 +6,12 @@ real and positive. So results are the same on all devices, and derivatives are u
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from eagerflow.dtypes import DType, is_complex, real_dtype
+from eagerflow.dtypes import is_complex, real_dtype
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
@@ -30,17 +28,13 @@ from eagerflow.ops.linear_algebra.systems import (
     identity_like,
     matrices,
     not_converged,
-    on_each,
     solve,
     square,
-    square_errors,
-    square_samples,
 )
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -125,43 +119,11 @@ def _cholesky_vjp(g: Any, y: Any, x: Any, upper: bool) -> Any:
     return multiply(adjoint(solve(star, adjoint(solve(star, add(half, adjoint(half)))))), 0.5)
 
 
-def positive_definite(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random Hermitian matrices with positive eigenvalues."""
-    a = make(rng, "complex128" if np.dtype(dtype).kind == "c" else "float64", shape, -1, 1)
-    return (a @ np.conj(a.swapaxes(-1, -2)) + np.eye(shape[-1])).astype(dtype)
-
-
-def _cholesky_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = square_samples(rng, dtype, positive_definite)
-    found += square_samples(rng, dtype, positive_definite, upper=True)[1:5]
-    return found
-
-
-def _rooted(rows: list[list[Any]], upper: bool) -> Any:
-    """The factor row by row, after Banachiewicz."""
-    n = len(rows)
-    low: list[list[Any]] = [[0.0] * n for _ in range(n)]
-    for i in range(n):
-        for j in range(i + 1):
-            value = (rows[i][j] + rows[j][i].conjugate()) / 2
-            for k in range(j):
-                value -= low[i][k] * low[j][k].conjugate()
-            low[i][j] = math.sqrt(value.real) if i == j else value / low[j][j]
-    found = np.reshape(low, (n, n))
-    return np.conj(found.T) if upper else found
-
-
 @factorization(
     infer=lambda x, upper=False: square(x).like(),
     vjp=(_cholesky_vjp,),
     saves="y",
     onnx="body",
-    samples=_cholesky_samples,
-    errors=lambda rng: [
-        *square_errors(rng),
-        ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
-    ],
-    reference=on_each(_rooted),
 )
 def cholesky(xp: Namespace, x: Array, /, *, upper: bool = False) -> Array:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
@@ -194,7 +156,7 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
-def _qr_spec(x: TensorSpec, mode: str = "reduced") -> tuple[TensorSpec, TensorSpec]:
+def qr_spec(x: TensorSpec, mode: str = "reduced") -> tuple[TensorSpec, TensorSpec]:
     *stack, m, n = matrices(x).shape
     if mode not in ("reduced", "complete"):
         raise ShapeError(
@@ -227,51 +189,14 @@ def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
     return adjoint(solve(r, adjoint(moved)))
 
 
-def _qr_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = square_samples(rng, dtype)
-    for shape in ((4, 2), (2, 3), (2, 3, 2), (2, 2, 4), (0, 3), (3, 0), (1, 4)):
-        found.append(Sample((full_rank(rng, dtype, shape),)))
-    found.append(Sample((full_rank(rng, dtype, (2, 3)),), {"mode": "complete"}))
-    return found
-
-
-def full_rank(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-2], shape[-1])).astype(dtype)
-
-
-def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
-    """Householder's reflections, with the signs that LAPACK takes."""
-    r = np.array(rows)
-    m, n = r.shape
-    q: Any = np.eye(m, dtype=r.dtype)
-    for i in range(min(m - (r.dtype.kind != "c"), n)):
-        a, tail = r[i, i], math.sqrt(math.fsum(abs(z) ** 2 for z in r[i + 1 :, i]))
-        if not tail and not a.imag:
-            continue
-        beta = -math.copysign(math.hypot(abs(a), tail), a.real)
-        v = np.zeros(m, r.dtype)
-        v[i], v[i + 1 :] = 1, r[i + 1 :, i] / (a - beta)
-        tau = (beta - a) / beta
-        r = r - np.conj(tau) * np.multiply.outer(v, np.conj(v) @ r)
-        q = q - tau * np.multiply.outer(q @ v, np.conj(v))
-    k = m if mode == "complete" else min(m, n)
-    return q[:, :k], np.triu(r[:k])
-
-
 @gives(QRResult)
 @factorization(
-    infer=_qr_spec,
+    infer=qr_spec,
     vjp=_qr_vjp,
     saves="x y",
     onnx="body",
     outputs=2,
     cost=lambda x, **more: cubic(x, flops=4),
-    samples=_qr_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
-    ],
-    reference=lambda x, mode: _qr_reference(x, mode),
     fails=False,
 )
 def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
@@ -288,13 +213,6 @@ def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "re
     True
     """
     return tuple(xp.linalg.qr(x, mode=mode))
-
-
-def _qr_reference(x: Any, mode: str) -> Any:
-    if x.size:
-        return on_each(_reflected)(x, mode=mode)
-    q, r = _qr_spec(TensorSpec(x.shape, x.dtype), mode)
-    return np.broadcast_to(np.eye(*q.shape[-2:]), q.shape), np.zeros(r.shape)
 
 
 # Eigenvalues -------------------------------------------------------------------------------------
@@ -322,41 +240,6 @@ def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (symmetric(matmul(matmul(vectors, add(inner, diagonal)), adjoint(vectors))),)
 
 
-def separated(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random Hermitian matrices with eigenvalues about one apart."""
-    kind = "complex128" if np.dtype(dtype).kind == "c" else "float64"
-    a = make(rng, kind, shape, -0.3, 0.3)
-    return (a + np.conj(a.swapaxes(-1, -2)) + np.diag(np.arange(shape[-1]) + 0.5)).astype(dtype)
-
-
-def _eigenvalue_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return square_samples(rng, dtype, separated)
-
-
-def _eigenvalue_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    unknown = ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge")
-    return [*square_errors(rng), unknown]
-
-
-def rotated(rows: list[list[Any]]) -> list[float]:
-    """Eigenvalues by Jacobi rotations, each of which eliminates one pair of elements."""
-    a = np.array(rows).reshape(len(rows), len(rows))
-    a = (a + np.conj(a.T)) / 2
-    for _ in range(30):
-        for p in range(len(a)):
-            for q in range(p + 1, len(a)):
-                size = abs(a[p, q])
-                if size < 1e-300:
-                    continue
-                angle = math.atan2(2 * size, (a[q, q] - a[p, p]).real) / 2
-                turn = np.eye(len(a), dtype=a.dtype)
-                turn[p, p] = turn[q, q] = math.cos(angle)
-                turn[p, q] = math.sin(angle) * a[p, q] / size
-                turn[q, p] = -np.conj(turn[p, q])
-                a = np.conj(turn.T) @ a @ turn
-    return sorted(np.diag(a).real.tolist())
-
-
 @gives(EighResult)
 @factorization(
     infer=lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
@@ -364,9 +247,6 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     saves="y",
     outputs=2,
     cost=lambda x: cubic(x, flops=9),
-    samples=_eigenvalue_samples,
-    errors=_eigenvalue_errors,
-    reference=lambda x: _eigh_reference(x),
     ulp=512,
 )
 def eigh(xp: Namespace, x: Array, /) -> Any:
@@ -397,28 +277,6 @@ def _finite(xp: Namespace, solve: Any, x: Any) -> Any:
     return found
 
 
-def _eigh_reference(x: Any) -> Any:
-    """Eigenvalues by rotations; each vector as a column of the product of the other shifts."""
-    values = on_each(rotated)(x)
-    vectors = np.zeros(x.shape, x.dtype)
-    n = x.shape[-1]
-    for at in np.ndindex(*x.shape[:-2]):
-        a = (x[at] + np.conj(x[at].T)) / 2
-        for k in range(n):
-            # By Cayley-Hamilton, this product maps everything to the k-th eigenspace.
-            chosen = np.eye(n)
-            for j in range(n):
-                chosen = chosen if j == k else chosen @ (a - values[at][j] * np.eye(n))
-            column = chosen[:, np.argmax(np.abs(chosen).sum(0))]
-            top = column[np.argmax(np.abs(column))]
-            vectors[(*at, slice(None), k)] = (
-                column
-                * (np.conj(top) / abs(top))
-                / (math.sqrt(math.fsum((np.abs(column) ** 2).tolist())))
-            )
-    return values, vectors
-
-
 def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     _, vectors = eigh(x)
     return matmul(multiply(vectors, as_row(g)), adjoint(vectors))
@@ -429,9 +287,6 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     vjp=(_eigvalsh_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=4),
-    samples=_eigenvalue_samples,
-    errors=_eigenvalue_errors,
-    reference=on_each(rotated),
     ulp=512,
 )
 def eigvalsh(xp: Namespace, x: Array, /) -> Array:
@@ -509,50 +364,6 @@ def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
     return (total,)
 
 
-def _spread(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices of full rank with singular values about one apart."""
-    slope = np.eye(shape[-2], shape[-1]) * (np.arange(shape[-1]) + 1)
-    return (full_rank(rng, dtype, shape) * 0.3 + slope).astype(dtype)
-
-
-def _svd_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes: Any = (
-        (1, 1),
-        (2, 2),
-        (3, 3),
-        (2, 3, 3),
-        (3, 2),
-        (2, 3),
-        (2, 4, 2),
-        (2, 1, 2, 2),
-        (0, 2, 2),
-        (1, 3),
-        (3, 0),
-    )
-    found = [Sample((_spread(rng, dtype, shape),), {"full_matrices": False}) for shape in shapes]
-    wide = np.zeros((6, 4), dtype)
-    wide[::2, ::2] = _spread(rng, dtype, (3, 2))
-    found.append(Sample((wide[::2, ::2],), {"full_matrices": False}))
-    found.append(Sample((_spread(rng, dtype, (3, 2)).T,), {"full_matrices": False}))
-    return [*found, Sample((_spread(rng, dtype, (3, 3)),), {"full_matrices": True})]
-
-
-def _values(rows: list[list[Any]]) -> list[float]:
-    """Square roots of the eigenvalues of the smaller product of the matrix with itself."""
-    a = np.array(rows)
-    gram = a @ np.conj(a.T) if a.shape[0] < a.shape[1] else np.conj(a.T) @ a
-    return [math.sqrt(max(value, 0)) for value in reversed(rotated(gram.tolist()))]
-
-
-def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    endless = np.array([[np.inf, 1, 2], [1, 2, 3], [2, 3, 9]])  # LAPACK's iteration does not end
-    return [
-        ErrorSample((endless,), {}, EagerflowError, "did not converge"),
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((2.0,), {}, ShapeError, "not enough for a matrix"),
-    ]
-
-
 @gives(SVDResult)
 @factorization(
     infer=_svd_spec,
@@ -560,9 +371,6 @@ def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     saves="x y",
     outputs=3,
     cost=lambda x, **more: cubic(x, flops=20),
-    samples=_svd_samples,
-    errors=_svd_errors,
-    reference=Missing("the vectors are checked by their product and orthonormality"),
     ulp=512,
 )
 def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
@@ -604,11 +412,6 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
     vjp=(_svdvals_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=4),
-    samples=lambda rng, dtype: [Sample(sample.args) for sample in _svd_samples(rng, dtype)],
-    errors=_svd_errors,
-    reference=lambda x: (
-        on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
-    ),
     ulp=512,
 )
 def svdvals(xp: Namespace, x: Array, /) -> Array:

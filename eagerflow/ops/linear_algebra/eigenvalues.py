@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.dtypes import DType, as_dtype, is_complex
-from eagerflow.errors import EagerflowError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.elementwise.complexes import real
@@ -28,11 +27,8 @@ from eagerflow.ops.linear_algebra.systems import (
     not_converged,
     solve,
     square,
-    square_errors,
-    square_samples,
 )
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.samples import make
 from eagerflow.spec import Array, Namespace, TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -84,25 +80,6 @@ def _eigvals_vjp(g: Any, y: Any, x: Any) -> Any:
     return _moved_back(x, vectors, _diagonal(vectors, g))
 
 
-def _drawn(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices with eigenvalues about one apart; two of them form a pair."""
-    kind = "complex128" if np.dtype(dtype).kind == "c" else "float64"
-    a = make(rng, kind, shape, -0.2, 0.2) + np.diag(np.arange(shape[-1]) + 0.5)
-    if shape[-1] > 2:
-        a[..., 1, 0] -= 2.0
-        a[..., 0, 1] += 2.0
-    return a.astype(dtype)
-
-
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return square_samples(rng, dtype, _drawn)
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    unknown = ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge")
-    return [*square_errors(rng), unknown]
-
-
 def _found(xp: Namespace, x: Any, vectors: bool) -> Any:
     try:
         found = (xp.linalg.eig if vectors else xp.linalg.eigvals)(square(x))
@@ -124,10 +101,7 @@ def _values_spec(x: TensorSpec) -> TensorSpec:
     saves="x y",
     outputs=2,
     cost=lambda x: cubic(x, flops=25),
-    samples=_samples,
-    errors=_errors,
     onnx=Missing("there are no operators for complex numbers"),
-    reference=Missing("the vectors are checked by their product with the matrix"),
     ulp=1024,
 )
 def eig(xp: Namespace, x: Array, /) -> Any:
@@ -153,10 +127,7 @@ def eig(xp: Namespace, x: Array, /) -> Any:
     vjp=(_eigvals_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=10),
-    samples=_samples,
-    errors=_errors,
     onnx=Missing("there are no operators for complex numbers"),
-    reference=Missing("they are compared with those of the polynomial in the tests"),
     ulp=1024,
 )
 def eigvals(xp: Namespace, x: Array, /) -> Array:

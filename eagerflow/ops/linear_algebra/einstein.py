@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import DType
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Sample, Split
+from eagerflow.op import Cost, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.family import NUMERIC, define, op_of
-from eagerflow.ops.linear_algebra.contraction import complex_sum, matmul
+from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec
 
@@ -118,7 +116,7 @@ def sizes_of(
     return sizes
 
 
-def _resolved(
+def resolved(
     subscripts: str, shapes: tuple[Any, ...]
 ) -> tuple[tuple[Labels, ...], Labels, dict[str, Any]]:
     if not isinstance(subscripts, str):
@@ -165,7 +163,7 @@ class _Plan:
     """The steps of a call: operations on the remaining operands, by position."""
 
     def __init__(self, subscripts: str, shapes: tuple[Any, ...]) -> None:
-        inputs, output, self.sizes = _resolved(subscripts, shapes)
+        inputs, output, self.sizes = resolved(subscripts, shapes)
         self.steps: list[tuple[str, int, Any]] = []
         self.rest: list[Labels] = list(inputs)
         for i, shape in enumerate(shapes):
@@ -296,12 +294,12 @@ def _arrange(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def _spec(*operands: TensorSpec, subscripts: str) -> TensorSpec:
-    _, output, sizes = _resolved(subscripts, tuple(x.shape for x in operands))
+    _, output, sizes = resolved(subscripts, tuple(x.shape for x in operands))
     return operands[0].like(sizes[c] for c in output)
 
 
 def _vjp(g: Any, y: Any, *operands: Any, subscripts: str) -> tuple[Any, ...]:
-    inputs, output, sizes = _resolved(subscripts, tuple(x.shape for x in operands))
+    inputs, output, sizes = resolved(subscripts, tuple(x.shape for x in operands))
     return tuple(_pulled(i, g, operands, inputs, output, sizes) for i in range(len(operands)))
 
 
@@ -368,7 +366,7 @@ def _batch(args: Any, batched: Any, size: Any, subscripts: str) -> Any:
 
 
 def _split(*operands: TensorSpec, subscripts: str) -> list[Split]:
-    inputs, output, sizes = _resolved(subscripts, tuple(x.shape for x in operands))
+    inputs, output, sizes = resolved(subscripts, tuple(x.shape for x in operands))
     found = []
     for label, size in sizes.items():
         if any(labels.count(label) > 1 for labels in inputs):
@@ -387,7 +385,7 @@ def _split(*operands: TensorSpec, subscripts: str) -> list[Split]:
 
 
 def _cost(*operands: TensorSpec, subscripts: str) -> Cost:
-    _, output, sizes = _resolved(subscripts, tuple(x.shape for x in operands))
+    _, output, sizes = resolved(subscripts, tuple(x.shape for x in operands))
     moved = sum((x.size for x in operands), start=product(sizes[c] for c in output))
     flops = len(operands) * product(sizes.values())
     return Cost(flops, moved * operands[0].dtype.itemsize)
@@ -408,87 +406,6 @@ def _operator(w: Any, *operands: Any, subscripts: str) -> Any:
     return w.Einsum(*given, equation=subscripts)
 
 
-_CALLS: tuple[tuple[Any, ...], ...] = (
-    ("ij,jk->ik", (2, 3), (3, 4)),
-    ("ij,jk", (2, 3), (3, 2)),
-    ("i,i->", (4,), (4,)),
-    ("i,j->ji", (2,), (3,)),
-    ("ij->ji", (2, 3)),
-    ("ij->", (2, 3)),
-    ("ij->i", (2, 3)),
-    ("ii->i", (3, 3)),
-    ("ii", (3, 3)),
-    ("iji->j", (2, 3, 2)),
-    ("iii->i", (2, 2, 2)),
-    ("bij,bjk->bik", (2, 2, 3), (2, 3, 2)),
-    ("bij,jk->bik", (2, 2, 3), (3, 2)),
-    ("...ij,...jk->...ik", (2, 1, 2, 3), (4, 3, 2)),
-    ("...i,i->...", (2, 3), (3,)),
-    ("i...->...", (2, 3)),
-    ("...,...", (2, 1), (3,)),
-    ("ij,jk,kl->il", (2, 3), (3, 2), (2, 4)),
-    ("bhqd,bhkd->bhqk", (1, 2, 2, 3), (1, 2, 3, 3)),
-    (",->", (), ()),
-    ("ij,j->i", (0, 3), (3,)),
-    ("ij,jk->ik", (2, 0), (0, 3)),
-    ("ij,kj->", (2, 3), (2, 3)),
-    ("ii,ij->j", (2, 2), (2, 3)),
-    ("...i->i...", (2, 3, 4)),
-    ("i,i,i->i", (3,), (3,), (3,)),
-    ("->", ()),
-)
-
-
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample(tuple(make(rng, dtype, shape) for shape in shapes), {"subscripts": text})
-        for text, *shapes in _CALLS
-    ]
-    x = make(rng, dtype, (4, 6))
-    found.append(Sample((x.T, x[:, ::-2]), {"subscripts": "ij,jk->ki"}))
-    row = np.broadcast_to(x[0, :3], (4, 3))
-    found.append(Sample((row, x[:, ::2]), {"subscripts": "ij,ij->i"}))
-    return found
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = np.ones((2, 3))
-
-    def refused(words: str, text: str, *args: Any, error: Any = ShapeError) -> ErrorSample:
-        return ErrorSample(args, {"subscripts": text}, error, words)
-
-    return [
-        refused("label 'j' has size 3 in operand 0 and 2 in operand 1", "ij,jk->ik", x, x),
-        refused("describes 2 operands, 1 given", "ij,jk->ik", x),
-        refused("label 'z' of the result", "ij->iz", x),
-        refused("stands twice", "ij->ii", x),
-        refused("names 3 axes of an operand that has 2", "ijk->i", x),
-        refused("names 1 axes of an operand that has 2", "i->i", x),
-        refused("'1' is not a label", "i1->i", x),
-        refused("an axis of '...' has size 3", "...,...->...", x, np.ones(2)),
-        refused("str", "i->i", "a string", error=DTypeError),
-        ErrorSample((x, x), {}, DTypeError, "not a string"),
-    ]
-
-
-def _reference(*operands: Any, subscripts: str) -> Any:
-    """The definition: a sum over all indices of the labels, one product at a time."""
-    inputs, output, sizes = _resolved(subscripts, tuple(x.shape for x in operands))
-    summed = [c for c in sizes if c not in output]
-    out = np.zeros([sizes[c] for c in output], np.result_type(*operands))
-    for at in np.ndindex(*out.shape):
-        terms = []
-        for inner in np.ndindex(*(sizes[c] for c in summed)):
-            index = dict(zip((*output, *summed), (*at, *inner), strict=True))
-            factors = [
-                x[tuple(index[c] if n > 1 else 0 for c, n in zip(labels, x.shape, strict=True))]
-                for x, labels in zip(operands, inputs, strict=True)
-            ]
-            terms.append(math.prod(f.item() for f in factors))
-        out[at] = complex_sum(terms) if out.dtype.kind == "c" else math.fsum(terms)
-    return out
-
-
 @define(
     "contraction",
     aliases=True,  # if it only renames axes
@@ -503,9 +420,6 @@ def _reference(*operands: Any, subscripts: str) -> Any:
     split=_split,
     cost=_cost,
     onnx=_operator,
-    samples=_samples,
-    errors=_errors,
-    reference=_reference,
     ulp=32,
 )
 def einsum(xp: Namespace, /, *operands: Array, subscripts: str) -> Array:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen.numpy import matrices as on_numpy
-from eagerflow.dtypes import INTEGERS, DType
+from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import host
@@ -18,12 +18,10 @@ from eagerflow.ops.elementwise.arithmetic import add, subtract
 from eagerflow.ops.family import INEXACT, Batch, define
 from eagerflow.ops.indexing.scattering import one_hot
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul
-from eagerflow.ops.linear_algebra.decompositions import full_rank
 from eagerflow.ops.linear_algebra.systems import (
     factorization,
     gives,
     matrices,
-    square_samples,
 )
 from eagerflow.ops.linear_algebra.triangles import solve_triangular
 from eagerflow.ops.shapes.diagonals import tril, triu
@@ -86,50 +84,12 @@ def _factor_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (_permuted_back(found, pivots),)
 
 
-def _factor_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = square_samples(rng, dtype, _swapped)
-    for shape in ((4, 2), (2, 3), (2, 3, 2), (2, 2, 4), (0, 3), (3, 0), (1, 4)):
-        found.append(Sample((full_rank(rng, dtype, shape),)))
-    return found
-
-
-def _factor_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    return [
-        ErrorSample((x,), {}, ShapeError, "not enough for a matrix") for x in (rng.random(3), 1.0)
-    ]
-
-
-def _swapped(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices of full rank that need their rows in another order."""
-    return full_rank(rng, dtype, shape)[..., ::-1, :]
-
-
-def _eliminated(x: Any) -> tuple[Any, Any]:
-    """Row by row, as textbooks do it."""
-    a, size = np.array(x, "complex128" if x.dtype.kind == "c" else "float64"), min(x.shape[-2:])
-    pivots = np.zeros((*x.shape[:-2], size), np.int64)
-    for at in np.ndindex(*x.shape[:-2]):
-        own = a[at]
-        for j in range(size):
-            best = max(range(j, own.shape[0]), key=lambda r: abs(own[r, j]))
-            pivots[(*at, j)] = best
-            own[[j, best]] = own[[best, j]]
-            for i in range(j + 1, own.shape[0]):
-                own[i, j] = own[i, j] / own[j, j]
-                for c in range(j + 1, own.shape[1]):
-                    own[i, c] -= own[i, j] * own[j, c]
-    return a, pivots
-
-
 @gives(LUFactors)
 @factorization(
     infer=_factor_spec,
     vjp=_factor_vjp,
     saves="x y",
     outputs=2,
-    samples=_factor_samples,
-    errors=_factor_errors,
-    reference=_eliminated,
     onnx=Missing("elimination moves rows by their values, and is not written as a loop"),
     fails=False,
 )
@@ -173,22 +133,6 @@ def _permutation_spec(x: TensorSpec, rows: int) -> TensorSpec:
     infer=_permutation_spec,
     vjp=Missing("rows are counted"),
     batch=Batch(lambda call, args, batched, size, rows: call(*args, rows=rows)),
-    samples=lambda rng, dtype: [
-        Sample((np.array(pivots, np.int64).astype(dtype),), {"rows": rows})
-        for pivots, rows in (
-            ([1, 1], 2),
-            ([2, 1, 2], 4),
-            ([], 2),
-            ([[2, 1, 2], [0, 1, 2]], 3),
-            (np.zeros((0, 2)), 3),
-        )
-    ],
-    errors=lambda rng: [
-        ErrorSample((np.array(1),), {"rows": 2}, ShapeError, "have an axis"),
-        ErrorSample((np.array([0, 1]),), {"rows": 1}, ShapeError, "too many"),
-        ErrorSample((np.array([0, 7]),), {"rows": 3}, ShapeError, "no row"),
-    ],
-    reference=Missing("it is compared with SciPy in the tests"),
     onnx=Missing("swaps follow each other, and are not written as a loop"),
     fails=True,
     aliases=False,
@@ -209,23 +153,7 @@ def lu_permutation(xp: Namespace, x: Array, /, *, rows: int) -> Array:
     return found if xp is np else xp.asarray(found)
 
 
-def _three(x: Any) -> tuple[Any, Any, Any]:
-    """Both triangles and the rows that elimination swapped, one after the other."""
-    packed, pivots = _eliminated(x)
-    m, k = x.shape[-2], pivots.shape[-1]
-    turned = np.broadcast_to(np.eye(m), (*x.shape[:-2], m, m)).copy()
-    for at in np.ndindex(*pivots.shape):
-        *stack, row = at
-        turned[(*stack, [row, pivots[at]])] = turned[(*stack, [pivots[at], row])]
-    return turned.mT, np.tril(packed[..., :k], -1) + np.eye(m, k), np.triu(packed[..., :k, :])
-
-
-@composed(
-    dtypes=INEXACT,
-    samples=_factor_samples,
-    reference=_three,
-    errors=_factor_errors,
-)
+@composed(dtypes=INEXACT)
 def lu(x: Any, /) -> LUResult:
     """A permutation and two triangles whose product ``P @ L @ U`` is a matrix.
 

@@ -11,7 +11,7 @@ from eagerflow.op import Missing
 from eagerflow.ops.creation.draws import host
 from eagerflow.ops.elementwise.arithmetic import subtract
 from eagerflow.ops.linear_algebra.contraction import adjoint
-from eagerflow.ops.linear_algebra.systems import cubic, factorization, on_each, square
+from eagerflow.ops.linear_algebra.systems import cubic, factorization, square
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.spec import Array, Namespace
 
@@ -29,24 +29,11 @@ def _expm_vjp(g: Any, y: Any, x: Any) -> Any:
     return expm(concat((top, bottom), axis=-2))[..., :n, n:]
 
 
-def _series(rows: list[list[Any]]) -> Any:
-    """Taylor's series of a small part of the matrix, squared."""
-    a = np.reshape(rows, (len(rows), len(rows))) / 1024
-    term = total = np.eye(len(rows))
-    for k in range(1, 20):
-        term = term @ a / k
-        total = total + term
-    for _ in range(10):
-        total = total @ total
-    return total
-
-
 @factorization(
     infer=lambda x: square(x).like(),
     vjp=(_expm_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=30),
-    reference=on_each(_series),
     onnx=Missing("how often it is squared depends on the values"),
     fails=False,
     ulp=2048,

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from eagerflow import primitives
-from eagerflow.dtypes import DType, as_dtype
-from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Into, Missing, Sample
+from eagerflow.dtypes import as_dtype
+from eagerflow.op import Into, Missing
 from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.family import Batch, define, op_of
 from eagerflow.ops.linear_algebra.contraction import batch_of_products, matmul
@@ -43,38 +42,6 @@ def _native(x1: Any, x2: Any, out: Any) -> Any:
     return primitives.matrix_product.fixed(x1, x2, out)
 
 
-def _product_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Those of ``matmul``, with the whole range of numbers, and with more terms."""
-    found = []
-    shapes = [tuple(x.shape for x in sample.args) for sample in _MATMUL.samples(rng, dtype)]
-    for i, pair in enumerate([*shapes, ((3, 700), (700, 5)), ((40, 65), (65, 33))]):
-        kinds = dtype, np.dtype(("int8", "uint8")[i % 2])
-        limits = map(np.iinfo, kinds)
-        found.append(
-            Sample(
-                tuple(
-                    np.asarray(rng.integers(n.min, n.max, shape, endpoint=True)).astype(kind)
-                    for n, shape, kind in zip(limits, pair, kinds, strict=True)
-                )
-            )
-        )
-    x = rng.integers(-128, 128, (6, 4)).astype(np.int8)
-    return [*found, Sample((x.T.astype(dtype), x[:, ::-2]))]
-
-
-def of_bytes(errors: Any) -> Any:
-    """An op's error samples for shapes of floats, with 8-bit integers instead."""
-
-    def refused(rng: np.random.Generator) -> list[ErrorSample]:
-        return [
-            sample._replace(args=tuple(x.astype(np.int8) for x in sample.args))
-            for sample in errors(rng)
-            if sample.error is ShapeError and all(hasattr(x, "astype") for x in sample.args)
-        ]
-
-    return refused
-
-
 def _operator(w: Any, x1: Any, x2: Any) -> Any:
     """The rule of ONNX; ONNX Runtime does not write empty sums."""
     return w.filled(0) if x1.shape[-1] == 0 else w.MatMulInteger(x1, x2, dtype=SUMS)
@@ -95,9 +62,6 @@ def _operator(w: Any, x1: Any, x2: Any) -> Any:
     split=_MATMUL.split,
     cost=_MATMUL.cost,
     onnx=_operator,
-    samples=_product_samples,
-    errors=of_bytes(_MATMUL.errors),
-    reference=lambda x1, x2: np.matmul(x1.astype(np.int64), x2.astype(np.int64)).astype(SUMS),
 )
 def integer_matmul(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Matrix product of 8-bit integers, as int32.

@@ -5,32 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from eagerflow.dtypes import DType
-from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
 from eagerflow.ops.family import INEXACT, as_operands
 from eagerflow.ops.linear_algebra.contraction import matmul
-from eagerflow.ops.linear_algebra.decompositions import full_rank, svdvals
+from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.matrices import matrix_rank
 from eagerflow.ops.linear_algebra.systems import (
     as_column,
     inv,
     matrices,
     pinv,
-    regular,
     solve,
-    square_samples,
 )
 from eagerflow.ops.operands import wide
 from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.norms import matrix_norm
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import normalize_axes
 from eagerflow.tensor import Tensor
@@ -47,46 +40,7 @@ class LstsqResult(NamedTuple):
     singular_values: Tensor
 
 
-def _systems(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes: Any = (
-        ((4, 2), (4,)),
-        ((3, 3), (3, 2)),
-        ((2, 3), (2,)),
-        ((2, 4, 3), (2, 4, 1)),
-        ((2, 2, 3), (2, 2)),
-        ((1, 1), (1,)),
-    )
-    return [
-        Sample((full_rank(rng, dtype, a), make(rng, dtype, b)), {"rcond": rcond})
-        for (a, b), rcond in zip(shapes, (None, None, None, 1e-3, 0.0, None), strict=True)
-    ]
-
-
-def _normal_systems(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
-    """By eigenvectors of the matrix times its adjoint with nonzero eigenvalues."""
-    star = np.conj(a.mT)
-    values, vectors = np.linalg.eigh(star @ a)
-    lengths = np.sqrt(np.maximum(values, 0))[..., ::-1][..., : min(a.shape[-2:])]
-    kept = values > 1e-4 * values.max(-1, keepdims=True)
-    over = np.where(kept, 1 / np.where(kept, values, 1), 0)[..., None]
-    right = b[:, None] if b.ndim == 1 else b
-    found = vectors @ (over * (np.conj(vectors.mT) @ (star @ right)))
-    left = (np.abs(a @ found - right) ** 2).sum(-2)
-    if b.ndim == 1:
-        found, left = found[..., 0], left[..., 0]
-    return found, left, kept.sum(-1), lengths
-
-
-@composed(
-    dtypes=INEXACT,
-    samples=_systems,
-    reference=_normal_systems,
-    errors=lambda rng: [
-        ErrorSample((np.ones((3, 2)), np.ones(2)), {}, ShapeError, "do not fit"),
-        ErrorSample((np.ones(3), np.ones(3)), {}, ShapeError, "do not fit"),
-        ErrorSample((np.eye(2), 1.0), {}, ShapeError, "do not fit"),
-    ],
-)
+@composed(dtypes=INEXACT)
 def lstsq(a: Any, b: Any, /, *, rcond: float | None = None) -> LstsqResult:
     """The least-squares solution ``x`` of ``a @ x = b`` with minimum norm.
 
@@ -124,20 +78,7 @@ _KINDS = (type(None), str, int, float)
 _NORMS: Any = (None, 2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)
 
 
-@composed(
-    dtypes=INEXACT,
-    samples=lambda rng, dtype: [
-        sample._replace(attributes={"p": p})
-        for p in (None, -2, 1, -1, "fro", math.inf, -math.inf)
-        for sample in square_samples(rng, dtype)[1:5]
-    ],
-    reference=lambda x, p: np.linalg.cond(x, p),
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((np.eye(2),), {"p": 3}, ArgumentError, "not a norm"),
-        ErrorSample((np.ones((2, 3)),), {"p": 1}, ShapeError, "2 rows and 3 columns"),
-    ],
-)
+@composed(dtypes=INEXACT)
 def cond(x: Any, /, p: Any = None) -> Tensor:
     """The condition number of matrices: the norm times that of the inverse.
 
@@ -229,38 +170,7 @@ def _flat(sizes: Any) -> Any:
     return math.prod(sizes)
 
 
-def _maps(*cases: Any, right: bool = False) -> Any:
-    """Samples of invertible maps: leading and trailing shapes, and attributes."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = []
-        for front, behind, named in cases:
-            size = math.prod(front)
-            x = np.asarray(regular(rng, dtype, (size, size))).reshape(*front, *behind)
-            if axes := named.get("axes"):
-                x = np.moveaxis(x, range(-len(axes), 0), axes)
-            found.append(Sample((x, make(rng, dtype, front)) if right else (x,), named))
-        return found
-
-    return samples
-
-
-@composed(
-    dtypes=INEXACT,
-    samples=_maps(
-        ((2, 2), (4,), {}),
-        ((4,), (2, 2), {"ind": 1}),
-        ((1, 1), (1,), {}),
-        ((2, 1, 3), (3, 2), {"ind": 3}),
-        ((3,), (3,), {"ind": 1}),
-        ((2, 2), (2, 2), {}),
-    ),
-    reference=lambda a, ind: np.linalg.tensorinv(a, ind),
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)),), {"ind": 1}, ShapeError, "not square"),
-        ErrorSample((np.ones((2, 2)),), {"ind": 0}, ArgumentError, "not a number of axes"),
-    ],
-)
+@composed(dtypes=INEXACT)
 def tensorinv(a: Any, /, ind: int = 2) -> Tensor:
     """The inverse of a tensor as a linear map from its last axes to its first ``ind`` ones.
 
@@ -286,23 +196,7 @@ def tensorinv(a: Any, /, ind: int = 2) -> Tensor:
     return reshape(inv(reshape(a, (_flat(front), _flat(behind)))), (*behind, *front))
 
 
-@composed(
-    dtypes=INEXACT,
-    samples=_maps(
-        ((2, 2), (4,), {}),
-        ((4,), (2, 2), {}),
-        ((2, 3), (3, 2), {"axes": (0, 2)}),
-        ((1,), (1,), {}),
-        ((3,), (3,), {"axes": (0,)}),
-        ((2, 1, 2), (2, 2), {}),
-        right=True,
-    ),
-    reference=lambda a, b, axes: np.linalg.tensorsolve(a, b, axes),
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "does not fit"),
-        ErrorSample((np.eye(2), np.ones(2)), {"axes": (2,)}, AxisError, "does not exist"),
-    ],
-)
+@composed(dtypes=INEXACT)
 def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Tensor:
     """The solution ``x`` of ``tensordot(a, x, x.ndim) == b``.
 

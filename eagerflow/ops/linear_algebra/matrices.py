@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import INEXACT, DType, real_dtype
+from eagerflow.dtypes import INEXACT, real_dtype
 from eagerflow.errors import ArgumentError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, subtract
@@ -23,13 +23,10 @@ from eagerflow.ops.linear_algebra.systems import (
     inv,
     matrices,
     square,
-    square_errors,
-    square_samples,
 )
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.tensor import Tensor
@@ -37,24 +34,7 @@ from eagerflow.tensor import Tensor
 __all__ = ["cross", "matrix_power", "matrix_rank", "trace"]
 
 
-def _product_of(x: Any, n: int) -> Any:
-    base = np.linalg.inv(x) if n < 0 else x
-    result = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
-    for _ in range(abs(n)):
-        result = result @ base
-    return result
-
-
-@composed(
-    tensors=1,
-    samples=lambda rng, dtype: [
-        sample._replace(attributes={"n": n})
-        for n in (0, 1, 3, 4, *((-1, -2) if dtype in INEXACT else ()))
-        for sample in square_samples(rng, dtype)[: 7 if n == 3 else 3]
-    ],
-    reference=_product_of,
-    errors=lambda rng: [e._replace(attributes={"n": 2}) for e in square_errors(rng)],
-)
+@composed(tensors=1)
 def matrix_power(x: Any, n: int, /) -> Tensor:
     """Product of a square matrix with itself, ``n`` times.
 
@@ -81,35 +61,13 @@ def matrix_power(x: Any, n: int, /) -> Tensor:
     return result
 
 
-def _low_rank(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes = ((3, 3), (2, 4), (2, 3, 3), (0, 2, 2), (0, 3), (4, 2))
-    found = [Sample((make(rng, dtype, shape),)) for shape in shapes]
-    found += [Sample((x @ x.mT,)) for x in (make(rng, dtype, (3, 1)), make(rng, dtype, (2, 4, 2)))]
-    steps = np.diag([1, 1e-3, 0]).astype(dtype)
-    limits = np.array([0.1, 1e-4]), np.array([2.0, 1e-3])
-    both = np.stack([steps, steps * 5])
-    found += [Sample((both,), {"rtol": limits[0]}), Sample((both,), {"tol": limits[1]})]
-    return [*found, Sample((steps,), {"rtol": 0.1}), Sample((steps * 5,), {"tol": 2.0})]
-
-
 def _for_each(limit: Any, values: Any) -> Any:
     """A limit that meets the values of each matrix."""
     given = as_operand(limit, values)
     return reshape(given, (*given.shape, 1)) if given.ndim else given
 
 
-@composed(
-    samples=_low_rank,
-    reference=lambda x, rtol, tol: (
-        np.linalg.matrix_rank(x, tol, rtol=rtol) if x.size else np.zeros(x.shape[:-2], int)
-    ),
-    errors=lambda rng: [
-        ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((np.eye(2),), {"rtol": 0.1, "tol": 0.1}, ArgumentError, "two limits"),
-    ],
-    dtypes=INEXACT,
-    gradient=Missing("a number of values"),
-)
+@composed(dtypes=INEXACT, gradient=Missing("a number of values"))
 def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Tensor:
     """Number of singular values that are not negligible.
 
@@ -142,15 +100,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Tensor:
     return total(astype(greater(values, limit), "int64"), axis=-1)
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape),), {"offset": offset})
-        for shape in ((3, 3), (2, 4), (2, 3, 2), (0, 2), (0, 3, 3))
-        for offset in (0, 1, -1, 5)
-    ],
-    reference=lambda x, offset, dtype: np.trace(x, offset, -2, -1),
-    errors=lambda rng: [ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix")],
-)
+@composed()
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """Sum of the elements on a diagonal of each matrix.
 
@@ -171,22 +121,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     return found if dtype is None else astype(found, dtype)
 
 
-def _vectors(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes = (((3,), (3,)), ((2, 3), (3,)), ((1, 3), (4, 3)), ((0, 3), (3,)), ((2, 1, 3), (3, 3)))
-    found = [Sample((make(rng, dtype, a), make(rng, dtype, b))) for a, b in shapes]
-    args = make(rng, dtype, (3, 4)), make(rng, dtype, (3, 4))
-    return [*found, Sample(args, {"axis": 0}), Sample(args, {"axis": -2})]
-
-
-@composed(
-    samples=_vectors,
-    reference=lambda x1, x2, axis: np.cross(x1, x2, axis=axis),
-    errors=lambda rng: [
-        ErrorSample((rng.random(3), rng.random(2)), {}, ShapeError, "vectors of three elements"),
-        ErrorSample((rng.random(3), rng.random(3)), {"axis": 1}, ShapeError, "axis 1 of x1"),
-    ],
-    sizes=Missing("vectors have three elements"),
-)
+@composed(sizes=Missing("vectors have three elements"))
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """Vector product of the vectors of three elements along an axis.
 

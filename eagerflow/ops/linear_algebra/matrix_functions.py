@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.numpy import matrix_functions as on_numpy
-from eagerflow.dtypes import DType
-from eagerflow.op import Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.creation.cast import astype, stop_gradient
 from eagerflow.ops.creation.draws import host
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
@@ -18,15 +17,8 @@ from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.linear_algebra.contraction import adjoint
-from eagerflow.ops.linear_algebra.systems import (
-    cubic,
-    factorization,
-    on_each,
-    square,
-    square_samples,
-)
+from eagerflow.ops.linear_algebra.systems import cubic, factorization, square
 from eagerflow.ops.reductions.sums import max as largest
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.spec import Array, Namespace
 
@@ -54,31 +46,6 @@ def _along(function: Callable[..., Any], x: Any, direction: Any) -> Any:
     return multiply(function(concat((top, bottom), axis=-2))[..., :n, n:], scale)
 
 
-def _drawn(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random matrices with eigenvalues around 2."""
-    return (make(rng, dtype, shape, -0.7, 0.7) + 2 * np.eye(shape[-1])).astype(dtype)
-
-
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = square_samples(rng, dtype, _drawn)
-    a = _drawn(rng, dtype, (3, 3))
-    one_value = 2 * np.eye(3) + np.eye(3, k=1)
-    almost = np.array([[2.0, 1.0], [1e-9, 2.0]])
-    own = [(a + np.conj(a.T)) / 2, one_value, almost, np.eye(2), np.diag([1e3, 1.0])]
-    return [*found, *(Sample((np.asarray(x).astype(dtype),)) for x in own)]
-
-
-def _by_quadrature(integrand: Callable[..., Any]) -> Callable[..., Any]:
-    """The trapezoidal rule in the logarithm of the variable, which converges exponentially."""
-
-    def of_rows(rows: list[list[Any]]) -> Any:
-        a = np.reshape(rows, (len(rows), len(rows)))
-        eye, step = np.eye(len(rows)), 0.15
-        return step * sum(integrand(a, eye, np.exp(u)) for u in np.arange(-45, 45, step))
-
-    return on_each(of_rows)
-
-
 def _function(
     itself: Callable[[], Callable[..., Any]], **facts: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -90,7 +57,6 @@ def _function(
         infer=lambda x: square(x).like(),
         saves="x",
         cost=lambda x: cubic(x, flops=60),
-        samples=_samples,
         onnx=Missing("how it is computed depends on the values"),
         fails=False,
         ulp=2048,
@@ -98,12 +64,7 @@ def _function(
     )
 
 
-@_function(
-    lambda: sqrtm,
-    reference=_by_quadrature(
-        lambda a, eye, t: 2 / np.pi * t * a @ np.linalg.inv(t * t * eye + a),
-    ),
-)
+@_function(lambda: sqrtm)
 def sqrtm(xp: Namespace, x: Array, /) -> Array:
     """The principal square root of square matrices: eigenvalues have real parts from 0 on.
 
@@ -124,12 +85,7 @@ def sqrtm(xp: Namespace, x: Array, /) -> Array:
     return found if xp is np else xp.asarray(found)
 
 
-@_function(
-    lambda: logm,
-    reference=_by_quadrature(
-        lambda a, eye, t: t / (1 + t) * (a - eye) @ np.linalg.inv(t * eye + a),
-    ),
-)
+@_function(lambda: logm)
 def logm(xp: Namespace, x: Array, /) -> Array:
     """The principal logarithm of square matrices: eigenvalues have imaginary parts to pi.
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import INEXACT, NUMERIC, STANDARD, DType, is_complex
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import INEXACT, NUMERIC, STANDARD, is_complex
+from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.filled import ones_like, zeros_like
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
@@ -17,7 +16,6 @@ from eagerflow.ops.linear_algebra.contraction import matmul, tensordot
 from eagerflow.ops.operands import as_wide_integers, floating, vector, whole_number
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.reductions.norms import vector_norm
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import flip
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, reshape
@@ -26,27 +24,7 @@ from eagerflow.tensor import Tensor
 __all__ = ["cdist", "dot", "inner", "kron", "polyval", "vander", "vdot"]
 
 
-def _shapes(*cases: Any) -> Any:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        return [Sample((make(rng, dtype, a), make(rng, dtype, b))) for a, b in cases]
-
-    return samples
-
-
-@composed(
-    samples=_shapes(
-        ((), ()),
-        ((3,), (3,)),
-        ((2, 3), (3,)),
-        ((2, 3), (3, 4)),
-        ((2, 3), (2, 3, 2)),
-        ((2,), ()),
-        ((2, 0), (0, 3)),
-    ),
-    reference=lambda a, b: np.dot(a, b),
-    errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "")],
-    dtypes=NUMERIC,
-)
+@composed(dtypes=NUMERIC)
 def dot(x1: Any, x2: Any, /) -> Tensor:
     """Sums of products over the last axis of one tensor and the last but one (or only) of another.
 
@@ -63,14 +41,7 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
     return tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 2,)))
 
 
-@composed(
-    samples=_shapes(
-        ((), ()), ((3,), (3,)), ((2, 3), (3,)), ((2, 3), (4, 3)), ((3,), (2, 2, 3)), ((2,), ())
-    ),
-    reference=lambda a, b: np.inner(a, b),
-    errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "")],
-    dtypes=NUMERIC,
-)
+@composed(dtypes=NUMERIC)
 def inner(x1: Any, x2: Any, /) -> Tensor:
     """Sums of products over the last axes of two tensors.
 
@@ -85,14 +56,7 @@ def inner(x1: Any, x2: Any, /) -> Tensor:
     return tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 1,)))
 
 
-@composed(
-    samples=_shapes(
-        ((), ()), ((3,), (3,)), ((2, 3), (2, 3)), ((2, 2), (4,)), ((0,), (0,)), ((1, 2), (2, 1))
-    ),
-    reference=lambda a, b: np.vdot(a, b),
-    errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "")],
-    dtypes=NUMERIC,
-)
+@composed(dtypes=NUMERIC)
 def vdot(x1: Any, x2: Any, /) -> Tensor:
     """Sum of the products of all elements of two tensors, those of the first conjugated.
 
@@ -106,14 +70,7 @@ def vdot(x1: Any, x2: Any, /) -> Tensor:
     return matmul(conj(first) if is_complex(first.dtype) else first, reshape(x2, (-1,)))
 
 
-@composed(
-    samples=_shapes(
-        ((), ()), ((2,), (3,)), ((2, 3), (1, 2)), ((2, 1, 2), (2, 2)), ((2,), (2, 2)), ((0,), (2,))
-    ),
-    reference=lambda a, b: np.kron(a, b),
-    errors=lambda rng: [ErrorSample(("text", np.ones(2)), {}, DTypeError, "str")],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def kron(x1: Any, x2: Any, /) -> Tensor:
     """Kronecker product: each element of one tensor times all of another, as blocks.
 
@@ -133,36 +90,7 @@ def kron(x1: Any, x2: Any, /) -> Tensor:
 # Distances ----------------------------------------------------------------------------------------
 
 
-def _points(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    cases: tuple[Any, ...] = (((3, 2), (4, 2), 2.0), ((2, 3), (2, 3), 1.0), ((2, 3), (1, 3), 3.0))
-    cases += (((2, 3, 2), (2, 2, 2), 2.0), ((3, 2), (2, 2), float("inf")), ((0, 2), (3, 2), 2.0))
-    cases += (((3, 2), (2, 2), 0),)
-    return [Sample((make(rng, dtype, a), make(rng, dtype, b)), {"p": p}) for a, b, p in cases]
-
-
-def _distances(a: Any, b: Any, p: float) -> Any:
-    out = np.empty((*a.shape[:-1], b.shape[-2]), a.dtype)
-    for at in np.ndindex(out.shape):
-        x, y = a[at[:-1]].tolist(), b[(*at[:-2], at[-1])].tolist()
-        far = [np.abs(u - v) for u, v in zip(x, y, strict=True)]
-        if p == 0:
-            out[at] = sum(d != 0 for d in far)
-        else:
-            out[at] = max(far) if p == float("inf") else sum(d**p for d in far) ** (1 / p)
-    return out
-
-
-@composed(
-    samples=_points,
-    reference=_distances,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.ones((2, 2))), {}, ShapeError, "coordinates"),
-        ErrorSample((np.ones(3), np.ones((2, 3))), {}, ShapeError, "points"),
-        ErrorSample((np.ones((1, 3)), np.ones((2, 3))), {"p": -1}, ArgumentError, "-1"),
-    ],
-    dtypes=INEXACT - {np.dtype("complex64"), np.dtype("complex128")},
-    singular=True,
-)
+@composed(dtypes=INEXACT - {np.dtype("complex64"), np.dtype("complex128")}, singular=True)
 def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Tensor:
     """Distances of all points of one set from all points of another.
 
@@ -189,29 +117,7 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Tensor:
 # Polynomials --------------------------------------------------------------------------------------
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape),), {"N": n, "increasing": increasing})
-        for shape, n, increasing in (
-            ((3,), None, False),
-            ((3,), 4, True),
-            ((2,), 1, False),
-            ((2,), 0, True),
-            ((4,), 2, True),
-            ((0,), 3, False),
-            ((2, 3), 2, True),
-            ((2, 1, 2), None, False),
-        )
-    ],
-    reference=lambda x, N, increasing: (
-        x[..., None] ** np.arange(x.shape[-1] if N is None else N)[:: 1 if increasing else -1]
-    ),
-    errors=lambda rng: [
-        ErrorSample((np.ones(()),), {}, ShapeError, "no axis"),
-        ErrorSample((np.ones(2),), {"N": -1}, ArgumentError, "-1 is not taken"),
-    ],
-    dtypes=NUMERIC,
-)
+@composed(dtypes=NUMERIC)
 def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Tensor:
     """Vandermonde's matrix: the powers of each element of a vector, as rows.
 
@@ -237,15 +143,7 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Tensor:
     return powers if increasing else flip(powers, axis=-1)
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, (n,)), make(rng, dtype, shape)))
-        for n, shape in ((3, (2, 2)), (1, (3,)), (4, ()), (0, (2,)), (2, (0,)), (5, (2,)))
-    ],
-    reference=lambda p, x: np.polyval(p, x),
-    errors=lambda rng: [ErrorSample((np.ones((2, 2)), 1.0), {}, ShapeError, "2 axes")],
-    dtypes=NUMERIC,
-)
+@composed(dtypes=NUMERIC)
 def polyval(p: Any, x: Any, /) -> Tensor:
     """Values of a polynomial by Horner's rule.
 

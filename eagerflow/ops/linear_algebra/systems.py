@@ -6,8 +6,6 @@ results for forward and reverse mode algorithmic differentiation, Oxford 2008, l
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
@@ -15,17 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import DType, real_dtype
+from eagerflow.dtypes import real_dtype
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import Cost, Missing, Onnx, Split
 from eagerflow.ops.attributes import Numbers
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import INEXACT, define, split_elementwise, stacked
-from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, met, transposed
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, transposed
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Tensor
@@ -76,8 +73,6 @@ def factorization(**facts: Any) -> Any:
         "fails": True,
         "ulp": 256,
         "onnx": Missing("it has no operator, and what converges is not written as a loop"),
-        "errors": square_errors,
-        "samples": square_samples,
     } | facts
     own["vjp"] = in_float32(vjp) if callable(vjp) else tuple([in_float32(x) for x in vjp])
     return define("contraction", **own)
@@ -138,66 +133,6 @@ def as_matrix(x: Any) -> Any:
 def identity_like(x: Any, dtype: Any = None) -> Any:
     """The identity matrix of the width, dtype and device of ``x``."""
     return eye(x.shape[-1], dtype=dtype or x.dtype, device=str(x.device))
-
-
-def on_each(function: Any) -> Any:
-    """A reference that applies ``function`` of nested lists to each matrix of a stack."""
-
-    def reference(x: Any, **attributes: Any) -> Any:
-        stack = x.shape[:-2]
-        found = [function(x[at].tolist(), **attributes) for at in np.ndindex(*stack)]
-        if not found:
-            found = [function(np.eye(*x.shape[-2:]).tolist(), **attributes)]
-            several = isinstance(found[0], tuple)
-            shapes = [np.shape(part) for part in (found[0] if several else found)]
-            empty = tuple(np.zeros(stack + shape) for shape in shapes)
-            return empty if several else empty[0]
-        if isinstance(found[0], tuple):
-            parts = zip(*found, strict=True)
-            return tuple(np.reshape(p, stack + np.shape(p[0])) for p in map(list, parts))
-        return np.reshape(found, stack + np.shape(found[0]))
-
-    return reference
-
-
-def regular(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Random square matrices that are far from singular."""
-    return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-1])).astype(dtype)
-
-
-STACKS: tuple[tuple[int, ...], ...] = (
-    (1, 1),
-    (2, 2),
-    (3, 3),
-    (4, 4),
-    (2, 3, 3),
-    (2, 1, 2, 2),
-    (0, 2, 2),
-    (0, 0),
-    (1, 3, 3),
-)
-
-
-def square_samples(
-    rng: np.random.Generator, dtype: DType, draw: Any = regular, **attributes: Any
-) -> list[Sample]:
-    """Square matrices alone and in stacks, also transposed, strided and repeated ones."""
-    found = [Sample((draw(rng, dtype, shape),), dict(attributes)) for shape in STACKS]
-    wide = np.zeros((6, 6), dtype)
-    wide[::2, ::2] = draw(rng, dtype, (3, 3))
-    found.append(Sample((wide[::2, ::2],), dict(attributes)))
-    found.append(Sample((draw(rng, dtype, (2, 3, 3)).mT,), dict(attributes)))
-    found.append(Sample((np.broadcast_to(draw(rng, dtype, (2, 2)), (3, 2, 2)),), dict(attributes)))
-    return found
-
-
-def square_errors(rng: np.random.Generator, *rest: Any) -> list[ErrorSample]:
-    """The error samples of an op on square matrices, besides further arguments."""
-    return [
-        ErrorSample((rng.random((2, 3)), *rest), {}, ShapeError, "2 rows and 3 columns"),
-        ErrorSample((rng.random(3), *rest), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((1.0, *rest), {}, ShapeError, "not enough for a matrix"),
-    ]
 
 
 # solve -------------------------------------------------------------------------------------------
@@ -271,52 +206,6 @@ def solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
     return [*found, Split((None, x2.ndim - 1), len(solve_shape(x1, x2)) - 1)]
 
 
-SYSTEMS: Any = (
-    ((2, 2), (2,)),
-    ((3, 3), (3, 2)),
-    ((1, 1), (1,)),
-    ((2, 3, 3), (3,)),
-    ((2, 3, 3), (3, 2)),
-    ((3, 3), (2, 3, 2)),
-    ((2, 1, 2, 2), (3, 2, 1)),
-    ((0, 2, 2), (2, 1)),
-    ((0, 0), (0, 2)),
-    ((2, 2), (2, 0)),
-    ((2, 2, 2), (2, 2, 3)),
-)
-"""Shapes of matrices and right sides that samples have."""
-
-
-def _solve_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [Sample((regular(rng, dtype, a), make(rng, dtype, b))) for a, b in SYSTEMS]
-    x = regular(rng, dtype, (3, 3))
-    return [*found, Sample((x.T, x[::2].T)), Sample((x, np.broadcast_to(x[0, 0], (3, 2))))]
-
-
-def eliminated(rows: list[list[Any]], right: list[list[Any]]) -> list[list[Any]]:
-    """The solution of a system by Gaussian elimination with pivots, in Python numbers."""
-    n = len(rows)
-    work = [[*row, *more] for row, more in zip(rows, right, strict=True)]
-    for i in range(n):
-        pivot = max(range(i, n), key=lambda r: abs(work[r][i]))
-        work[i], work[pivot] = work[pivot], work[i]
-        work[i] = [value / work[i][i] for value in work[i]]
-        for r in range(n):
-            if r != i:
-                factor = work[r][i]
-                work[r] = [u - factor * v for u, v in zip(work[r], work[i], strict=True)]
-    return [row[n:] for row in work]
-
-
-def solve_reference(x1: Any, x2: Any) -> Any:
-    """The solution of systems, each by elimination in Python."""
-    a, b, batch = met(x1, x2[:, None] if x2.ndim == 1 else x2)
-    out = np.zeros(b.shape, np.result_type(x1, x2))
-    for at in np.ndindex(*batch):
-        out[at] = np.reshape(eliminated(a[at].tolist(), b[at].tolist()), b.shape[-2:])
-    return out[..., 0] if x2.ndim == 1 else out
-
-
 @define(
     "contraction",
     dtypes=INEXACT,
@@ -326,15 +215,6 @@ def solve_reference(x1: Any, x2: Any) -> Any:
     batch=_solve_batch,
     split=solve_split,
     cost=cubic,
-    samples=_solve_samples,
-    errors=lambda rng: [
-        *square_errors(rng, np.ones(3)),
-        ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
-        ErrorSample((np.eye(3), np.ones((2, 2))), {}, ShapeError, "the right side has 2"),
-        ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
-        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
-    ],
-    reference=solve_reference,
     ulp=256,
     fails=True,
 )
@@ -365,15 +245,6 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     onnx="body",
     jvp=lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
     cost=lambda x: cubic(x, flops=2),
-    errors=lambda rng: [
-        *square_errors(rng),
-        ErrorSample((np.zeros((2, 2)),), {}, EagerflowError, "singular"),
-    ],
-    reference=on_each(
-        lambda rows: np.reshape(
-            eliminated(rows, np.eye(len(rows)).tolist()), (len(rows), len(rows))
-        )
-    ),
 )
 def inv(xp: Namespace, x: Array, /) -> Array:
     """Inverse of square matrices.
@@ -409,15 +280,6 @@ def _pinv_spec(x: TensorSpec, rtol: Any = None) -> TensorSpec:
     return x.like((*stack, columns, rows))
 
 
-def _pinv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = square_samples(rng, dtype)
-    for shape in ((3, 2), (2, 3), (2, 4, 2), (1, 3)):
-        found.append(Sample((make(rng, dtype, shape, -1, 1) + np.eye(*shape[-2:], dtype=dtype),)))
-    found.append(Sample((regular(rng, dtype, (2, 2)),), {"rtol": 1e-3}))
-    found.append(Sample((regular(rng, dtype, (2, 3, 3)),), {"rtol": (1e-3, 1e-4)}))
-    return found
-
-
 def _arrange_limits(*args: Any, **named: Any) -> tuple[Any, Any]:
     """An array with a limit for each matrix as the numbers in it."""
 
@@ -428,17 +290,6 @@ def _arrange_limits(*args: Any, **named: Any) -> tuple[Any, Any]:
     return (*args[:1], *[numbers(x) for x in args[1:]]), named
 
 
-def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
-    """The pseudo-inverse of a matrix of full rank."""
-    a = np.array(rows).reshape(len(rows), len(rows[0]) if rows else 0)
-    star = a.conj().T
-    if not a.size:
-        return star
-    if len(a) < len(star):
-        return np.conj(_normal_equations(star.tolist(), rtol)).T
-    return eliminated((star @ a).tolist(), star.tolist())
-
-
 @factorization(
     infer=_pinv_spec,
     vjp=_pinv_vjp,
@@ -446,9 +297,6 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     cost=lambda x, **more: cubic(x, flops=20),
     arrange=_arrange_limits,
     split=lambda x, rtol: [] if isinstance(rtol, tuple) else along_stack(x),
-    samples=_pinv_samples,
-    errors=lambda rng: [ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix")],
-    reference=on_each(_normal_equations),
     ulp=1024,
 )
 def pinv(xp: Namespace, x: Array, /, *, rtol: Numbers = None) -> Array:
@@ -476,22 +324,11 @@ def pinv(xp: Namespace, x: Array, /, *, rtol: Numbers = None) -> Array:
 # Determinants ------------------------------------------------------------------------------------
 
 
-def _expanded(rows: list[list[Any]]) -> Any:
-    """The determinant as Leibniz wrote it: a sum over permutations."""
-    n = len(rows)
-    total: Any = 0.0
-    for order in itertools.permutations(range(n)):
-        swaps = sum(order[i] > order[j] for i in range(n) for j in range(i + 1, n))
-        total += (-1) ** swaps * math.prod(rows[i][j] for i, j in enumerate(order))
-    return total
-
-
 @factorization(
     infer=lambda x: square(x).like(x.shape[:-2]),
     vjp=(lambda g, y, x: multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x))),),
     saves="x y",
     onnx=Onnx("Det"),
-    reference=on_each(_expanded),
     fails=False,
 )
 def det(xp: Namespace, x: Array, /) -> Array:
@@ -525,11 +362,6 @@ def _slogdet_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (multiply(as_matrix(factor), adjoint(inv(x))),)
 
 
-def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
-    value = _expanded(rows)
-    return value / abs(value), math.log(abs(value))
-
-
 @gives(SlogdetResult)
 @factorization(
     infer=lambda x: (square(x).like(x.shape[:-2]), x.like(x.shape[:-2], real_dtype(x.dtype))),
@@ -537,7 +369,6 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     saves="x y",
     onnx="body",
     outputs=2,
-    reference=on_each(_slogdet_reference),
     fails=False,
 )
 def slogdet(xp: Namespace, x: Array, /) -> Array:

@@ -6,30 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import DType
-from eagerflow.errors import ArgumentError, EagerflowError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import INEXACT, define
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul
 from eagerflow.ops.linear_algebra.systems import (
-    SYSTEMS,
     as_column,
     cubic,
     identity_like,
     lined_up,
-    regular,
-    solve_reference,
     solve_shape,
     solve_split,
     square,
-    square_errors,
-    square_samples,
 )
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.ops.shapes.reshaping import broadcast_to, matrix_transpose, reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -86,29 +78,6 @@ def _triangular_batch(args: Any, batched: Any, size: Any, **attributes: Any) -> 
     return reshape(out, out.shape[:-1]) if vector else out
 
 
-def _triangular_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for i, (a, b) in enumerate(SYSTEMS):
-        more = {"lower": bool(i % 2), "trans": i % 3, "unit_diagonal": i % 4 == 3}
-        found.append(Sample((regular(rng, dtype, a), make(rng, dtype, b)), more))
-    x = regular(rng, dtype, (3, 3))
-    for trans in (0, 1, 2):
-        found.append(Sample((x.T, x[::2].T), {"lower": True, "trans": trans}))
-    return [*found, Sample((x, np.broadcast_to(x[0, 0], (3, 2))), {"unit_diagonal": True})]
-
-
-def _triangular_reference(x1: Any, x2: Any, lower: bool, trans: int, unit_diagonal: bool) -> Any:
-    a = np.array(x1)
-    for at in np.ndindex(a.shape):
-        i, j = at[-2:]
-        if (i < j) if lower else (i > j):
-            a[at] = 0
-        if i == j and unit_diagonal:
-            a[at] = 1
-    whole = (a, a.swapaxes(-1, -2), np.conj(a.swapaxes(-1, -2)))[trans]
-    return solve_reference(whole, x2)
-
-
 @define(
     "contraction",
     dtypes=INEXACT,
@@ -118,15 +87,6 @@ def _triangular_reference(x1: Any, x2: Any, lower: bool, trans: int, unit_diagon
     batch=_triangular_batch,
     split=lambda x1, x2, **_: solve_split(x1, x2),
     cost=lambda x1, x2, **_: cubic(x1),
-    samples=_triangular_samples,
-    errors=lambda rng: [
-        *square_errors(rng, np.ones(3)),
-        ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
-        ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
-        ErrorSample((np.eye(3), np.ones(3)), {"trans": 3}, ArgumentError, "not a form"),
-        ErrorSample((np.zeros((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
-    ],
-    reference=_triangular_reference,
     ulp=256,
     fails=True,
 )
@@ -186,22 +146,7 @@ def _upper(xp: Namespace, a: Any, b: Any) -> Any:
     return xp.concat(parts, axis=-2)
 
 
-def _full(x: Any, upper: bool) -> Any:
-    """The matrix that has the triangle as its Cholesky factor."""
-    low = np.conj(np.triu(x).mT) if upper else np.tril(x)
-    return low @ np.conj(low.mT)
-
-
-@composed(
-    dtypes=INEXACT,
-    samples=lambda rng, dtype: [
-        Sample((regular(rng, dtype, a), make(rng, dtype, b)), {"upper": upper})
-        for a, b in (((2, 2), (2,)), ((3, 3), (3, 2)), ((2, 3, 3), (3, 1)), ((0, 0), (0, 2)))
-        for upper in (False, True)
-    ],
-    reference=lambda x, b, upper: np.linalg.solve(_full(x, upper), b),
-    errors=lambda rng: square_errors(rng, np.ones(3)),
-)
+@composed(dtypes=INEXACT)
 def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Tensor:
     """The solution of a system with a positive definite matrix, by its Cholesky factor.
 
@@ -217,16 +162,7 @@ def cholesky_solve(x: Any, b: Any, /, *, upper: bool = False) -> Tensor:
     return solve_triangular(x, middle, lower=lower, trans=0 if upper else 2)
 
 
-@composed(
-    dtypes=INEXACT,
-    samples=lambda rng, dtype: [
-        sample._replace(attributes={"upper": upper})
-        for upper in (False, True)
-        for sample in square_samples(rng, dtype)[:6]
-    ],
-    reference=lambda x, upper: np.linalg.inv(_full(x, upper)),
-    errors=square_errors,
-)
+@composed(dtypes=INEXACT)
 def cholesky_inverse(x: Any, /, *, upper: bool = False) -> Tensor:
     """The inverse of a positive definite matrix, by its Cholesky factor.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from eagerflow.ops.elementwise.powers import power, sqrt
@@ -14,23 +13,6 @@ __all__: list[str] = []
 
 
 # RMSprop, whose state depends on its options -----------------------------------------------------
-
-
-def _rmsprop_one(
-    *given: float,
-    rho: float,
-    epsilon: float,
-    weight_decay: float,
-    momentum: float = 0.0,
-    centered: bool = False,
-) -> tuple[float, ...]:
-    p, g, square, *state, rate = given
-    square = rho * square + (1 - rho) * g * g
-    mean = rho * state[-1] + (1 - rho) * g if centered else 0.0
-    step = rate * g / math.sqrt(square - mean * mean + epsilon)
-    velocity = momentum * state[0] + step if momentum else step
-    new = [velocity] * bool(momentum) + [mean] * centered
-    return p * (1 - rate * weight_decay) - velocity, square, *new
 
 
 def _rmsprop(
@@ -58,10 +40,7 @@ def _rmsprop(
     return tuple(value for value in new if value is not None)
 
 
-_WIDE: dict[str, Any] = {"epsilon": 8.0}  # or random squares would be smaller than those of means
-
-
-@update(_rmsprop_one, 2, {}, {"rho": 0.5, "epsilon": 1e-3}, {"weight_decay": 0.01}, ulp=16)
+@update(2, ulp=16)
 def rmsprop_update(
     parameter: Any,
     gradient: Any,
@@ -78,7 +57,7 @@ def rmsprop_update(
     return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay)
 
 
-@update(_rmsprop_one, 3, {}, {"rho": 0.5, "momentum": 0.1}, {"weight_decay": 0.01}, ulp=16)
+@update(3, ulp=16)
 def rmsprop_momentum_update(
     parameter: Any,
     gradient: Any,
@@ -97,11 +76,7 @@ def rmsprop_momentum_update(
     return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay, momentum)
 
 
-def _centered_one(*given: float, **attributes: Any) -> tuple[float, ...]:
-    return _rmsprop_one(*given, centered=True, **attributes)
-
-
-@update(_centered_one, 3, _WIDE, {"rho": 0.5} | _WIDE, {"weight_decay": 0.01} | _WIDE, ulp=16)
+@update(3, ulp=16)
 def rmsprop_centered_update(
     parameter: Any,
     gradient: Any,
@@ -119,7 +94,7 @@ def rmsprop_centered_update(
     return _rmsprop(*state, learning_rate, rho, epsilon, weight_decay)
 
 
-@update(_centered_one, 4, _WIDE, {"momentum": 0.1} | _WIDE, {"weight_decay": 0.01} | _WIDE, ulp=16)
+@update(4, ulp=16)
 def rmsprop_centered_momentum_update(
     parameter: Any,
     gradient: Any,
@@ -142,14 +117,7 @@ def rmsprop_centered_momentum_update(
 # Sums of squares ---------------------------------------------------------------------------------
 
 
-def _adagrad(
-    p: float, g: float, total: float, rate: float, epsilon: float, weight_decay: float
-) -> tuple[float, ...]:
-    total += g * g
-    return p * (1 - rate * weight_decay) - rate * g / math.sqrt(total + epsilon), total
-
-
-@update(_adagrad, 2, {}, {"epsilon": 1e-2}, {"weight_decay": 0.01}, ulp=16)
+@update(2, ulp=16)
 def adagrad_update(
     parameter: Any,
     gradient: Any,
@@ -167,23 +135,7 @@ def adagrad_update(
     return p - gradient * learning_rate / root, total
 
 
-def _adadelta(
-    p: float,
-    g: float,
-    square: float,
-    moved: float,
-    rate: float,
-    rho: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    square = rho * square + (1 - rho) * g * g
-    delta = math.sqrt(moved + epsilon) / math.sqrt(square + epsilon) * g
-    new = rho * moved + (1 - rho) * delta * delta
-    return p * (1 - rate * weight_decay) - rate * delta, square, new
-
-
-@update(_adadelta, 3, {}, {"rho": 0.5, "epsilon": 1e-2}, {"weight_decay": 0.01}, ulp=16)
+@update(3, ulp=16)
 def adadelta_update(
     parameter: Any,
     gradient: Any,
@@ -208,45 +160,12 @@ def adadelta_update(
     return p - delta * learning_rate, square, moved
 
 
-def _ftrl(
-    p: float,
-    g: float,
-    total: float,
-    linear: float,
-    rate: float,
-    learning_rate_power: float,
-    l1_regularization_strength: float,
-    l2_regularization_strength: float,
-    l2_shrinkage_regularization_strength: float,
-    beta: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    p *= 1 - rate * weight_decay
-    new = total + g * g
-    before, after = total**-learning_rate_power, new**-learning_rate_power
-    linear += g + 2 * l2_shrinkage_regularization_strength * p - (after - before) / rate * p
-    curve = after / rate + 2 * l2_regularization_strength + beta / rate
-    pull = min(max(linear, -l1_regularization_strength), l1_regularization_strength)
-    return (pull - linear) / curve, new, linear
-
-
 def _power(total: Any, exponent: float) -> Any:
     """A sum of squares to the power of -exponent, which is usually a root."""
     return sqrt(total) if exponent == -0.5 else power(total, -exponent)
 
 
-@update(
-    _ftrl,
-    3,
-    {},
-    {"l1_regularization_strength": 0.3, "l2_regularization_strength": 0.2, "beta": 0.5},
-    {
-        "learning_rate_power": -0.8,
-        "l2_shrinkage_regularization_strength": 0.1,
-        "weight_decay": 0.01,
-    },
-    ulp=400,  # near the bound of l1 the result is a small difference
-)
+@update(3, ulp=400)  # near the bound of l1 the result is a small difference
 def ftrl_update(
     parameter: Any,
     gradient: Any,

@@ -9,13 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import INTEGERS, DType, as_dtype, float32, float64, is_floating
+from eagerflow.dtypes import INTEGERS, as_dtype, float32, float64, is_floating
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import full_like
 from eagerflow.ops.creation.ranges import arange
@@ -26,7 +23,6 @@ from eagerflow.ops.family import Batch, define
 from eagerflow.ops.indexing.gathering import take_along_axis
 from eagerflow.ops.reductions.softmax import log_softmax, logsumexp
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.padding import pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, squeeze
@@ -36,7 +32,7 @@ from eagerflow.tensor import Tensor
 __all__ = ["ctc_loss"]
 
 _DTYPES = frozenset({float32, float64})
-_MOVES = 3  # a state is reached from 0, 1 or 2 states before
+MOVES = 3  # a state is reached from 0, 1 or 2 states before
 
 
 def stacked_in_front(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
@@ -64,11 +60,11 @@ def _padded(xp: Namespace, x: Any, value: float) -> Any:
 
 
 def _band_spec(weights: TensorSpec, b: TensorSpec, reverse: bool = False) -> TensorSpec:
-    if b.ndim < 2 or weights.shape != (*b.shape, _MOVES):
+    if b.ndim < 2 or weights.shape != (*b.shape, MOVES):
         raise ShapeError(
             "there are not three weights for each time and state",
             argument="weights",
-            expected=f"shape {(*b.shape, _MOVES)}, b with times and states",
+            expected=f"shape {(*b.shape, MOVES)}, b with times and states",
         )
     return b
 
@@ -79,30 +75,6 @@ def _band_rules(g: Any, y: Any, weights: Any, b: Any, reverse: bool) -> tuple[An
     return expand_dims(late, axis=-1) * _before(early), moved
 
 
-def _band_reference(weights: Any, b: Any, reverse: bool) -> Any:
-    y = np.array(b, "float64")
-    times = range(y.shape[-2])
-    for t in reversed(times) if reverse else times:
-        for s in range(y.shape[-1]):
-            for k in range(_MOVES):
-                if reverse and t + 1 < y.shape[-2] and s + k < y.shape[-1]:
-                    y[..., t, s] += weights[..., t + 1, s + k, k] * y[..., t + 1, s + k]
-                if not reverse and t and s >= k:
-                    y[..., t, s] += weights[..., t, s, k] * y[..., t - 1, s - k]
-    return y
-
-
-_SHAPES: tuple[tuple[int, ...], ...] = ((4, 5), (1, 3), (3, 1), (2, 3, 2), (2, 1, 3, 4), (0, 3, 2))
-
-
-def _band_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        Sample((make(rng, dtype, (*s, _MOVES), -1, 1), make(rng, dtype, s)), {"reverse": reverse})
-        for s in _SHAPES
-        for reverse in (False, True)
-    ]
-
-
 @define(
     "scan",
     dtypes=_DTYPES,
@@ -110,12 +82,6 @@ def _band_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     vjp=_band_rules,
     saves="weights y",
     batch=Batch(stacked_in_front),
-    samples=_band_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3, 2)), np.ones((2, 3))), {}, ShapeError, "three weights"),
-        ErrorSample((np.ones((3, 3)), np.ones(3)), {}, ShapeError, "three weights"),
-    ],
-    reference=_band_reference,
 )
 def band_recurrence(xp: Namespace, weights: Array, b: Array, /, *, reverse: bool = False) -> Array:
     """The sequence y[t, s] = b[t, s] + sum over k of weights[t, s, k] y[t - 1, s - k].
@@ -136,13 +102,13 @@ def band_recurrence(xp: Namespace, weights: Array, b: Array, /, *, reverse: bool
         if rows and reverse:
             parts = [
                 _padded(xp, xp.flip(weights[..., t + 1, :, k] * rows[-1], axis=-1), 0.0)
-                for k in range(_MOVES)
+                for k in range(MOVES)
             ]
             for k, part in enumerate(parts):
                 row = row + xp.flip(part[..., 2 - k : 2 - k + states], axis=-1)
         elif rows:
             last = _padded(xp, rows[-1], 0.0)
-            for k in range(_MOVES):
+            for k in range(MOVES):
                 row = row + weights[..., t, :, k] * last[..., 2 - k : 2 - k + states]
         rows.append(row)
     return xp.stack(rows[::-1] if reverse else rows, axis=-2) if rows else xp.zeros_like(b)
@@ -171,25 +137,6 @@ def _paths_rules(g: Any, y: Any, scores: Any, skips: Any) -> tuple[Any, Any]:
     return moved, sum(moved * weights[..., 2], axis=-2, keepdims=True)
 
 
-def _paths_reference(scores: Any, skips: Any) -> Any:
-    y = np.array(scores, "float64")
-    for t in range(1, y.shape[-2]):
-        for s in range(y.shape[-1]):
-            moves = [
-                y[..., t - 1, s - k] + (k == 2) * skips[..., 0, s] for k in range(min(s, 2) + 1)
-            ]
-            y[..., t, s] += np.log(np.exp(moves).sum(0))
-    return y
-
-
-def _paths_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape in _SHAPES:
-        scores, skips = (make(rng, dtype, s) for s in (shape, (*shape[:-2], 1, shape[-1])))
-        found += [Sample((scores, skips)), Sample((scores[..., ::-1, ::-1], skips[..., ::-1]))]
-    return found
-
-
 @define(
     "scan",
     dtypes=_DTYPES,
@@ -197,12 +144,6 @@ def _paths_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     vjp=_paths_rules,
     saves="skips y",
     batch=Batch(stacked_in_front),
-    samples=_paths_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "each state"),
-        ErrorSample((np.ones(3), np.ones(3)), {}, ShapeError, "each state"),
-    ],
-    reference=_paths_reference,
 )
 def log_paths(xp: Namespace, scores: Array, skips: Array, /) -> Array:
     """The logarithm of the sum over all paths that end in a state at a time.

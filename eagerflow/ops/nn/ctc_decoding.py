@@ -7,16 +7,15 @@ Graves et al., 2006; Hannun et al., arXiv:1408.2873.
 
 from __future__ import annotations
 
-import builtins
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.dims import Dim, product
-from eagerflow.dtypes import FLOATS, INTEGERS, DType, float32, float64, is_floating
+from eagerflow.dtypes import FLOATS, INTEGERS, float32, float64, is_floating
 from eagerflow.errors import ArgumentError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import stop_gradient
 from eagerflow.ops.creation.filled import full
@@ -30,7 +29,6 @@ from eagerflow.ops.nn.ctc import stacked_in_front
 from eagerflow.ops.reductions.softmax import log_softmax
 from eagerflow.ops.reductions.sorting import argsort, argsort_kernel, top_places
 from eagerflow.ops.reductions.sums import argmax, max, sum
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import expand_dims
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -176,54 +174,6 @@ def _search_spec(
     return logs.like((*front, top_paths, times), "int64"), logs.like((*front, top_paths))
 
 
-def _search_reference(logs: Any, lengths: Any, beam_width: int, top_paths: int, blank: int) -> Any:
-    """With a dictionary of sequences."""
-    times = logs.shape[-2]
-    paths = np.full((*lengths.shape, top_paths, times), -1)
-    scores = np.full((*lengths.shape, top_paths), -math.inf)
-    for at in np.ndindex(lengths.shape):
-        beams: dict[tuple[int, ...], list[float]] = {(): [1.0, 0.0]}  # ends: blank, label
-        for row in np.exp(logs[at][: lengths[at]].astype(float)).tolist():
-            found: dict[tuple[int, ...], list[float]] = {}
-            for path, (quiet, loud) in beams.items():
-                for c, p in enumerate(row):
-                    if c == blank:
-                        found.setdefault(path, [0.0, 0.0])[0] += p * (quiet + loud)
-                        continue
-                    repeats = path[-1:] == (c,)
-                    grown = found.setdefault((*path, c), [0.0, 0.0])
-                    grown[1] += p * (quiet if repeats else quiet + loud)
-                    if repeats:
-                        found.setdefault(path, [0.0, 0.0])[1] += p * loud
-            ordered = sorted(found.items(), key=lambda item: -math.fsum(item[1]))
-            beams = dict(ordered[:beam_width])
-        ranked = sorted(beams.items(), key=lambda item: -math.fsum(item[1]))
-        for k, (path, ends) in enumerate(ranked[:top_paths]):
-            if math.fsum(ends) > 0:
-                paths[at][k, : len(path)] = path
-                scores[at][k] = math.log(math.fsum(ends))
-    return paths, scores
-
-
-def _search_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, width, top, blank in (
-        ((4, 3), 2, 1, 0),
-        ((2, 5, 3), 4, 2, 2),
-        ((6, 2), 3, 3, 1),
-        ((1, 4), 10, 8, 0),
-        ((2, 2, 4, 3), 20, 2, 1),
-        ((0, 3, 2), 2, 1, 0),
-        ((2, 7, 4), 30, 5, 3),
-    ):
-        logs = make(rng, dtype, shape).astype(float)
-        logs = logs - np.log(np.exp(logs).sum(-1, keepdims=True))
-        lengths = np.asarray(rng.integers(1, shape[-2] + 1, shape[:-2]))
-        more = {"beam_width": width, "top_paths": top, "blank": blank}
-        found.append(Sample((logs.astype(dtype), lengths), more))
-    return found
-
-
 @define(
     "scan",
     dtypes=(_DTYPES, INTEGERS),
@@ -232,18 +182,6 @@ def _search_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_search_spec,
     vjp=Missing("a search has no derivative"),
     batch=Batch(stacked_in_front),
-    samples=_search_samples,
-    errors=lambda rng: [
-        ErrorSample(
-            (np.ones((3, 2)), np.array(1)), {"top_paths": 3, "beam_width": 2}, ArgumentError, "3 of"
-        ),
-        ErrorSample((np.ones((3, 2)), np.array(1)), {"beam_width": 0}, ArgumentError, "of 0"),
-        ErrorSample(
-            (np.ones((3, 2)), np.array(1)), {"blank": 2}, ArgumentError, "2 is not a class"
-        ),
-        ErrorSample((np.ones((3, 2)), np.array([1])), {}, ShapeError, "differ in number"),
-    ],
-    reference=_search_reference,
 )
 def ctc_beam_search(
     xp: Namespace,
@@ -290,44 +228,7 @@ def _wide(logits: Any) -> Any:
     return logits if wide else logits.astype("float32")
 
 
-def _decoded(rng: np.random.Generator, dtype: DType, **attributes: Any) -> list[Sample]:
-    found = []
-    for i, shape in enumerate(((4, 3), (2, 5, 3), (6, 2), (2, 2, 4, 3), (3, 1, 2))):
-        lengths = np.asarray(rng.integers(1, shape[-2] + 1, shape[:-2])) if i % 2 else None
-        found.append(Sample((distinct(rng, dtype, shape), lengths), attributes if i > 1 else {}))
-    return found
-
-
-def _greedy_reference(
-    logits: Any, sequence_lengths: Any, merge_repeated: bool, blank: int
-) -> tuple[Any, Any]:
-    front, times = logits.shape[:-2], logits.shape[-2]
-    labels, scores = np.full((*front, times), -1), np.zeros(front)
-    for at in np.ndindex(front):
-        count = times if sequence_lengths is None else int(sequence_lengths[at])
-        rows = logits[at][:count].astype(float).tolist()
-        best = [row.index(builtins.max(row)) for row in rows]
-        kept = [
-            c
-            for t, c in enumerate(best)
-            if c != blank and not (merge_repeated and t and best[t - 1] == c)
-        ]
-        labels[at][: len(kept)] = kept
-        scores[at] = -math.fsum(row[c] for row, c in zip(rows, best, strict=True))
-    return labels, scores
-
-
-@composed(
-    tensors=2,
-    samples=lambda rng, dtype: _decoded(rng, dtype, blank=1, merge_repeated=False),
-    reference=_greedy_reference,
-    dtypes=FLOATS,
-    gradient=Missing("the labels are integers"),
-    errors=lambda rng: [
-        ErrorSample((np.ones(3),), {}, ShapeError, "differ in number"),
-        ErrorSample((np.ones((3, 2)),), {"blank": 2}, ArgumentError, "2 is not a class"),
-    ],
-)
+@composed(tensors=2, dtypes=FLOATS, gradient=Missing("the labels are integers"))
 def ctc_greedy_decode(
     logits: Any, sequence_lengths: Any = None, merge_repeated: bool = True, blank: int = 0
 ) -> tuple[Tensor, Tensor]:
@@ -358,27 +259,12 @@ def ctc_greedy_decode(
     return labels, negative(sum(values, axis=-1))
 
 
-def _beam_reference(
-    logits: Any, sequence_lengths: Any, beam_width: int, top_paths: int, blank: int
-) -> Any:
-    x = logits.astype(float)
-    logs = x - np.log(np.exp(x).sum(-1, keepdims=True))
-    ends = np.full(x.shape[:-2], x.shape[-2]) if sequence_lengths is None else sequence_lengths
-    return _search_reference(logs, ends, beam_width, top_paths, blank)
-
-
 @composed(
     tensors=2,
-    samples=lambda rng, dtype: _decoded(rng, dtype, blank=1, beam_width=5, top_paths=3),
-    reference=_beam_reference,
     dtypes=FLOATS,
     gradient=Missing("a search has no derivative"),
     sizes=Missing("the search takes one step for each time"),
     small=Missing("equal sequences and near ones change places"),
-    errors=lambda rng: [
-        ErrorSample((np.ones(3),), {}, ShapeError, "differ in number"),
-        ErrorSample((np.ones((3, 2)),), {"top_paths": 0}, ArgumentError, "cannot be found"),
-    ],
 )
 def ctc_beam_search_decode(
     logits: Any,

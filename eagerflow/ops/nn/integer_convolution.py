@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow import primitives
-from eagerflow.dtypes import DType
-from eagerflow.op import Into, Missing, Sample
+from eagerflow.op import Into, Missing
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import Batch, define, op_of
-from eagerflow.ops.linear_algebra.integer_products import BYTES, SUMS, of_bytes
+from eagerflow.ops.linear_algebra.integer_products import BYTES, SUMS
 from eagerflow.ops.nn.convolution import batch_images, conv, of_conv, of_some, windows_for
 from eagerflow.spec import Array, Namespace, TensorSpec
 
@@ -51,26 +48,6 @@ def _operator(w: Any, x: Any, k: Any, *, groups: int, **where: Any) -> Any:
     return w.channels_last(y, x.ndim)
 
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Those of ``conv``, with the whole range of numbers."""
-    found = []
-    for i, sample in enumerate(_CONV.samples(rng, np.dtype(np.float32))):
-        kinds = dtype, np.dtype(("int8", "uint8")[i % 2])
-        arrays = []
-        for x, kind in zip(sample.args, kinds, strict=True):
-            limits = np.iinfo(kind)
-            whole = rng.integers(limits.min, limits.max, x.T.shape, endpoint=True).astype(kind)
-            arrays.append(whole.T if i % 3 else np.ascontiguousarray(whole.T))
-        found.append(Sample(tuple(arrays), sample.attributes))
-    return found
-
-
-def _reference(x: Any, w: Any, **attributes: Any) -> Any:
-    reference: Any = _CONV.reference
-    found = reference(x.astype(np.int64), w.astype(np.int64), **attributes)
-    return found.astype(SUMS)
-
-
 @define(
     "quantization",
     aliases=False,
@@ -87,9 +64,6 @@ def _reference(x: Any, w: Any, **attributes: Any) -> Any:
     split=_CONV.split,
     cost=_CONV.cost,
     onnx=of_some(_operator),
-    samples=_samples,
-    errors=of_bytes(_CONV.errors),
-    reference=_reference,
 )
 def integer_conv(
     xp: Namespace,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen.numpy.rows import whole_rows
-from eagerflow.dtypes import FLOATS, INTEGERS, DType
-from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Sample, Split
+from eagerflow.dtypes import FLOATS, INTEGERS
+from eagerflow.errors import IndexRangeError, ShapeError
+from eagerflow.op import Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
 from eagerflow.ops.elementwise.arithmetic import negative
@@ -21,14 +20,13 @@ from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import each, make, pairs, rows
 from eagerflow.primitives import cross_entropy
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
 
 
-def _without(shape: tuple[Any, ...], at: int) -> tuple[Any, ...]:
+def shape_without(shape: tuple[Any, ...], at: int) -> tuple[Any, ...]:
     return (*shape[:at], *shape[at + 1 :])
 
 
@@ -58,7 +56,7 @@ def _dense_spec(
             else "ef.sparse_softmax_cross_entropy takes the numbers of classes",
         )
     _check_classes(logits.shape[at])
-    return logits.like(_without(logits.shape, at))
+    return logits.like(shape_without(logits.shape, at))
 
 
 def _on_numpy(kernel: Any, check: Any = None) -> Any:
@@ -90,44 +88,6 @@ def _loss(**facts: Any) -> Any:
     return define("rows", cost=exponentials, batch=batch_along_axis, split=_split, **facts)
 
 
-def _probabilities(rng: np.random.Generator, dtype: DType, shape: Any, axis: int) -> Any:
-    values = rng.uniform(0.1, 1, shape)
-    return (values / values.sum(axis, keepdims=True)).astype(dtype)
-
-
-def _dense_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, axis in rows(dtype, empty=False):
-        args = make(rng, dtype, shape), _probabilities(rng, dtype, shape, axis)
-        found.append(Sample(args, {"axis": axis}))
-    logits, labels = make(rng, dtype, (4, 6)), _probabilities(rng, dtype, (4, 6), 1)
-    found.append(Sample((logits[::2, ::-1], labels[::2]), {}))
-    found.append(Sample((logits.T, labels.T), {"axis": 0}))
-    found.append(Sample((logits, 2 * labels), {}))
-    found.append(Sample((logits[0], np.eye(6, dtype=dtype)[2]), {}))
-    return found
-
-
-def _dense_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample(("a string", x), {}, DTypeError, "str"),
-        ErrorSample((x, x[:1]), {}, ShapeError, "differ"),
-        ErrorSample((x, x), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x[:, :0], x[:, :0]), {}, ShapeError, "there are no classes"),
-    ]
-
-
-def _dense_reference(logits: Any, labels: Any, axis: int) -> Any:
-    x, p = np.moveaxis(logits, axis, -1), np.moveaxis(labels, axis, -1)
-    out = np.empty(x.shape[:-1])
-    for at in np.ndindex(out.shape):
-        row = x[at].tolist()
-        total = max(row) + math.log(math.fsum(math.exp(v - max(row)) for v in row))
-        out[at] = math.fsum(q * (total - v) for q, v in zip(p[at].tolist(), row, strict=True))
-    return out
-
-
 def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
     powers, weight, given = cross_entropy.dense_body(s, logits, labels)
     return s.subtract(s.multiply(s.log(powers), weight), given)
@@ -147,9 +107,6 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
         ),
     ),
     saves="logits labels",
-    samples=_dense_samples,
-    errors=_dense_errors,
-    reference=_dense_reference,
 )
 def softmax_cross_entropy(xp: Namespace, logits: Array, labels: Array, /, axis: int = -1) -> Array:
     """Cross-entropy between probabilities and the softmax of logits, for each example.
@@ -191,13 +148,6 @@ def _dense_gradient_rules(
     )
 
 
-def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> Any:
-    at = axis % logits.ndim
-    powers = np.exp(logits.astype(float))
-    p = powers / powers.sum(at, keepdims=True)
-    return np.expand_dims(g, at) * (p * labels.sum(at, keepdims=True) - labels)
-
-
 @_loss(
     scalar=Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
     dtypes=FLOATS,
@@ -205,15 +155,6 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     overrides={"numpy": _on_numpy(cross_entropy.dense_gradient)},
     vjp=in_float32(_dense_gradient_rules),
     saves="logits labels g",
-    samples=lambda rng, dtype: [
-        Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
-        for (x, p), attributes in _dense_samples(rng, dtype)
-    ],
-    errors=lambda rng: [
-        *(e._replace(args=(*e.args, np.ones(2))) for e in _dense_errors(rng)),
-        ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
-    ],
-    reference=_dense_gradient_reference,
 )
 def softmax_cross_entropy_gradient(
     xp: Namespace, logits: Array, labels: Array, g: Array, /, *, axis: int = -1
@@ -236,7 +177,7 @@ def softmax_cross_entropy_gradient(
 
 def _sparse_spec(logits: TensorSpec, labels: TensorSpec, axis: int = -1) -> TensorSpec:
     at = normalize_axis(axis, logits.ndim)
-    shape = _without(logits.shape, at)
+    shape = shape_without(logits.shape, at)
     if labels.shape != shape:
         raise ShapeError(
             "labels do not have a class for each example",
@@ -256,33 +197,6 @@ def _check_labels(xp: Namespace, labels: Any, classes: int) -> None:
             argument="labels",
             expected=f"integers from 0 to {classes - 1}",
         )
-
-
-def _sparse_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, axis in rows(dtype, empty=False):
-        labels = np.asarray(rng.integers(0, shape[axis], _without(shape, axis % len(shape))))
-        found.append(Sample((make(rng, dtype, shape), labels), {"axis": axis}))
-    logits = make(rng, dtype, (4, 6))
-    found.append(Sample((logits[::2, ::-1], np.array([3, 3])), {}))
-    found.append(Sample((logits, np.array([5, 0, 1, 5], np.int32)), {}))
-    found.append(Sample((logits.T, np.array([0, 3, 1, 2, 0, 3], np.uint8)[::-1]), {}))
-    return found
-
-
-def _sparse_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample(("a string", np.array([0, 1])), {}, DTypeError, "str"),
-        ErrorSample((x, np.array([0, 3])), {}, IndexRangeError, "class 3 is out of range"),
-        ErrorSample((x, np.array([-1, 0])), {}, IndexRangeError, "class -1 is out of range"),
-        ErrorSample((x, np.array([0, 1, 2])), {}, ShapeError, "a class for each example"),
-        ErrorSample((x, np.array([0.0, 1.0])), {}, DTypeError, "is not taken"),
-    ]
-
-
-def _one_hot(logits: Any, labels: Any, axis: int) -> Any:
-    return np.moveaxis(np.eye(logits.shape[axis])[labels], -1, axis)
 
 
 def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
@@ -307,11 +221,6 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
         None,
     ),
     saves="logits labels",
-    samples=_sparse_samples,
-    errors=_sparse_errors,
-    reference=lambda logits, labels, axis: _dense_reference(
-        logits, _one_hot(logits, labels, axis), axis
-    ),
     fails=True,
 )
 def sparse_softmax_cross_entropy(
@@ -352,19 +261,6 @@ def _sparse_gradient_rules(
     overrides={"numpy": _on_numpy(cross_entropy.sparse_gradient, _check_labels)},
     vjp=in_float32(_sparse_gradient_rules),
     saves="logits labels g",
-    samples=lambda rng, dtype: [
-        Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
-        for (x, labels), attributes in _sparse_samples(rng, dtype)
-    ],
-    errors=lambda rng: [
-        *(e._replace(args=(*e.args, np.ones(2))) for e in _sparse_errors(rng)),
-        ErrorSample(
-            (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
-        ),
-    ],
-    reference=lambda logits, labels, g, axis: _dense_gradient_reference(
-        logits, _one_hot(logits, labels, axis), g, axis
-    ),
     fails=True,
 )
 def sparse_softmax_cross_entropy_gradient(
@@ -386,10 +282,6 @@ def sparse_softmax_cross_entropy_gradient(
 # Independent classes -----------------------------------------------------------------------------
 
 
-def _loss_of(x: float, z: float) -> float:
-    return abs(x) * (1 - z if x > 0 else z) + math.log1p(math.exp(-abs(x)))
-
-
 @pointwise(
     partials=(
         in_float32(lambda y, logits, labels: sigmoid(logits) - labels),
@@ -397,8 +289,6 @@ def _loss_of(x: float, z: float) -> float:
     ),
     saves="logits labels",
     cost=exponentials,
-    samples=pairs(-3, 3, 0, 1),
-    reference=each(_loss_of),
 )
 def sigmoid_cross_entropy(logits: Any, labels: Any, /) -> Any:
     """Cross-entropy between probabilities and the sigmoid of logits, element by element.

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import FLOATS
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.activation import softplus
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
@@ -17,12 +12,11 @@ from eagerflow.ops.elementwise.comparison import equal, less, logical_and, logic
 from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.indexing.gathering import take, take_along_axis
 from eagerflow.ops.indexing.scattering import one_hot
-from eagerflow.ops.nn.loss_reduction import check_same, loss_facts, reduced, reduced_reference
+from eagerflow.ops.nn.loss_reduction import check_same, reduced
 from eagerflow.ops.nn.losses import sigmoid_cross_entropy
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import any, sum
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import expand_dims
 from eagerflow.tensor import Tensor
 
@@ -40,7 +34,7 @@ __all__ = [
 # Of numbers ---------------------------------------------------------------------------------------
 
 
-@composed(**loss_facts(lambda x, t, margin: max(margin - t * x, 0), (-2, 2), (-1, 1), margin=0.6))
+@composed(dtypes=FLOATS)
 def hinge_loss(x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """The hinge loss: max(margin - t x, 0).
 
@@ -55,7 +49,7 @@ def hinge_loss(x: Any, target: Any, /, margin: float = 1.0, reduction: str = "me
     return reduced(maximum(subtract(margin, multiply(target, x)), 0), reduction)
 
 
-@composed(**loss_facts(lambda x, t: math.log(1 + math.exp(-t * x)), (-2, 2), (-1, 1)))
+@composed(dtypes=FLOATS)
 def soft_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """Smooth form of ``hinge_loss``: log(1 + exp(-t x)).
 
@@ -68,23 +62,7 @@ def soft_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     return reduced(softplus(negative(multiply(target, x))), reduction)
 
 
-def _sided(loss: Any) -> Any:
-    """Samples with targets, the last argument, that are only -1 and 1."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        return [
-            s._replace(args=(*s.args[:-1], np.where(s.args[-1] < 0, -1, 1).astype(np.int64)))
-            for s in loss["samples"](rng, dtype)
-        ]
-
-    return loss | {"samples": samples}
-
-
-def _embedding_of(x: float, t: float, margin: float) -> float:
-    return x if t == 1 else max(0, margin - x)
-
-
-@composed(**_sided(loss_facts(_embedding_of, (0.1, 2), (-1, 1), margin=1.5)))
+@composed(dtypes=FLOATS)
 def hinge_embedding_loss(
     x: Any, target: Any, /, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -100,11 +78,7 @@ def hinge_embedding_loss(
     return reduced(where(equal(target, 1), x, maximum(subtract(margin, x), 0)), reduction)
 
 
-def _ranking_of(a: float, b: float, t: float, margin: float) -> float:
-    return max(0, margin - t * (a - b))
-
-
-@composed(**_sided(loss_facts(_ranking_of, (-2, 2), (-2, 2), (-1, 1), margin=0.3)))
+@composed(dtypes=FLOATS)
 def margin_ranking_loss(
     x1: Any, x2: Any, target: Any, /, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -125,43 +99,7 @@ def margin_ranking_loss(
 # Of classes ---------------------------------------------------------------------------------------
 
 
-def _example_shapes(rng: np.random.Generator, dtype: DType) -> Any:
-    """Scores of classes along the last axis, and reductions."""
-    shapes: tuple[tuple[int, ...], ...] = ((4,), (2, 3), (3, 4), (2, 2, 3), (1, 5), (3, 1), (2, 6))
-    for i, shape in enumerate(shapes):
-        yield make(rng, dtype, shape), {"reduction": ("mean", "none", "sum")[i % 3]}
-
-
-def _classed(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for i, (x, more) in enumerate(_example_shapes(rng, dtype)):
-        labels = np.asarray(rng.integers(0, x.shape[-1], x.shape[:-1]))
-        weight = make(rng, dtype, x.shape[-1:], 0.5, 2) if i % 2 else None
-        found.append(Sample((x, labels, weight), more | ({"p": 2, "margin": 0.8} if i > 2 else {})))
-    return found
-
-
-def _multi_reference(
-    x: Any, target: Any, weight: Any, p: int, margin: float, reduction: str
-) -> Any:
-    out = np.empty(target.shape)
-    for at in np.ndindex(target.shape):
-        row, y = x[at].tolist(), int(target[at])
-        gaps = [max(0, margin - row[y] + v) ** p for j, v in enumerate(row) if j != y]
-        out[at] = math.fsum(gaps) / len(row) * (1 if weight is None else float(weight[y]))
-    return reduced_reference(out, reduction)
-
-
-@composed(
-    tensors=3,
-    samples=_classed,
-    reference=_multi_reference,
-    dtypes=FLOATS,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.array([0, 3])), {}, IndexRangeError, "index 3"),
-        ErrorSample((np.ones((2, 3)), np.array([0, 1, 2])), {}, ShapeError, "each number"),
-    ],
-)
+@composed(tensors=3, dtypes=FLOATS)
 def multi_margin_loss(
     x: Any,
     target: Any,
@@ -190,35 +128,7 @@ def multi_margin_loss(
     )
 
 
-def _listed(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for x, more in _example_shapes(rng, dtype):
-        labels = np.full(x.shape, -1)
-        for at in np.ndindex(x.shape[:-1]):
-            count = int(rng.integers(0, x.shape[-1] + 1))
-            labels[at][:count] = rng.permutation(x.shape[-1])[:count]
-        found.append(Sample((x, labels), more))
-    return found
-
-
-def _multilabel_reference(x: Any, target: Any, reduction: str) -> Any:
-    out = np.empty(x.shape[:-1])
-    for at in np.ndindex(out.shape):
-        row, given = x[at].tolist(), target[at].tolist()
-        right = given[: given.index(-1)] if -1 in given else given
-        gaps = [max(0, 1 - row[j] + v) for j in right for i, v in enumerate(row) if i not in right]
-        out[at] = math.fsum(gaps) / len(row)
-    return reduced_reference(out, reduction)
-
-
-@composed(
-    samples=_listed,
-    reference=_multilabel_reference,
-    dtypes=FLOATS,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.array([0, 2])), {}, ShapeError, "each number"),
-    ],
-)
+@composed(dtypes=FLOATS)
 def multilabel_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """The distance of right classes to a margin of 1 over all others, averaged over classes.
 
@@ -241,28 +151,7 @@ def multilabel_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> T
     return reduced(divide(total, x.shape[-1]), reduction)
 
 
-def _marked(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for i, (x, more) in enumerate(_example_shapes(rng, dtype)):
-        weight = make(rng, dtype, x.shape[-1:], 0.5, 2) if i % 2 else None
-        found.append(Sample((x, (rng.random(x.shape) < 0.5).astype(dtype), weight), more))
-    return found
-
-
-def _soft_reference(x: Any, target: Any, weight: Any, reduction: str) -> Any:
-    p = 1 / (1 + np.exp(-x.astype(float)))
-    each = -(target * np.log(p) + (1 - target) * np.log(1 - p))
-    out = (each if weight is None else each * weight).mean(-1)
-    return reduced_reference(out, reduction)
-
-
-@composed(
-    tensors=3,
-    samples=_marked,
-    reference=_soft_reference,
-    dtypes=FLOATS,
-    errors=lambda rng: [ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "each number")],
-)
+@composed(tensors=3, dtypes=FLOATS)
 def multilabel_soft_margin_loss(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:

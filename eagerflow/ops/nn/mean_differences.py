@@ -5,7 +5,6 @@ Their gradients are ops too, and write their results in one pass over memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,9 +13,9 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import instructions
 from eagerflow.codegen.numpy.rows import RowKernel, whole_rows
-from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import AxisError, ShapeError
-from eagerflow.op import ErrorSample, Sample, Split
+from eagerflow.dtypes import FLOATS
+from eagerflow.errors import ShapeError
+from eagerflow.op import Split
 from eagerflow.ops.elementwise.arithmetic import abs, negative
 from eagerflow.ops.elementwise.comparison import less
 from eagerflow.ops.elementwise.precision import in_float32
@@ -31,7 +30,6 @@ from eagerflow.ops.family import (
 from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
 from eagerflow.ops.reductions.statistics import reduced_count, share_of
 from eagerflow.ops.reductions.sums import sum, total
-from eagerflow.ops.samples import each, make
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["mean_absolute_difference", "mean_huber_difference", "mean_squared_difference"]
@@ -42,13 +40,12 @@ Call = Callable[..., Any]
 class _Difference(NamedTuple):
     """A function of x1 - x2 as an op, and its derivatives by that; all take its attributes.
 
-    ``slope(s, d)`` is the first one in scalar instructions, ``slope_of(d)`` that of a Python
-    number, and ``curve(d)`` the second one of a Tensor.
+    ``slope(s, d)`` is the first one in scalar instructions, and ``curve(d)`` the second one of a
+    Tensor.
     """
 
     call: Call
     slope: Call
-    slope_of: Callable[..., float]
     curve: Call
 
     # The mean along an axis -----------------------------------------------------------------
@@ -69,25 +66,6 @@ class _Difference(NamedTuple):
             raise ShapeError("the shapes of x1 and x2 differ", expected="equal shapes")
         found: TensorSpec = op_of(self.call).infer(x1, x2, **more)
         return found.like(shape)
-
-    def mean_reference(self, a: Any, b: Any, axis: int, **more: Any) -> Any:
-        """The mean, in float64."""
-        of: Any = op_of(self.call).reference
-        lines = np.moveaxis(of(a, b, **more), axis, -1)
-        out = np.empty(lines.shape[:-1])
-        for at in np.ndindex(out.shape):
-            count = len(lines[at])
-            out[at] = math.fsum(lines[at].tolist()) / count if count else math.nan
-        return out
-
-    def samples(self, rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        """Arrays of one shape, and each of their axes."""
-        found = []
-        for args, attributes in op_of(self.call).samples(rng, dtype):
-            pair = tuple(np.broadcast_arrays(*args))
-            for axis in range(-1, pair[0].ndim - 1):
-                found.append(Sample(pair, {**attributes, "axis": axis}))
-        return found
 
     # The gradient of the mean by x1, where g is that of the mean ------------------------------
 
@@ -120,29 +98,12 @@ class _Difference(NamedTuple):
         terms = c * partials[0](None, a, b, **more) / reduced_count(a, axis)
         return by_a, negative(by_a), sum(terms, axis=axis)
 
-    def gradient_reference(self, a: Any, b: Any, g: Any, axis: int, **more: Any) -> Any:
-        """The gradient, in float64."""
-        slope = each(lambda a, b, **own: self.slope_of(a - b, **own))
-        return np.expand_dims(g, axis) / max(a.shape[axis], 1) * slope(a, b, **more)
 
-    def gradient_samples(self, rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        """The samples of the mean, with a g for each."""
-        return [
-            Sample((*args, make(rng, dtype, args[0].sum(more["axis"]).shape)), more)
-            for args, more in self.samples(rng, dtype)
-        ]
-
-
-_SQUARED = _Difference(
-    squared_difference, lambda s, d: s.multiply(d, 2), lambda d: 2 * d, lambda d: d * 0.0 + 2.0
-)
-_ABSOLUTE = _Difference(
-    absolute_difference, lambda s, d: s.sign(d), lambda d: (d > 0) - (d < 0), lambda d: d * 0.0
-)
+_SQUARED = _Difference(squared_difference, lambda s, d: s.multiply(d, 2), lambda d: d * 0.0 + 2.0)
+_ABSOLUTE = _Difference(absolute_difference, lambda s, d: s.sign(d), lambda d: d * 0.0)
 _HUBER = _Difference(
     huber_difference,
     lambda s, d, delta: s.maximum(s.minimum(d, delta), -delta),
-    lambda d, delta: max(-delta, min(delta, d)),
     lambda d, delta: less(abs(d), delta).astype(d.dtype),
 )
 
@@ -163,14 +124,6 @@ def _split(x1: TensorSpec, *more: TensorSpec, axis: int = -1, **attributes: Any)
             cuts = (i, *(i if x.ndim == x1.ndim else own for x in more))
             found.append(Split(cuts, own if len(more) == 1 else i))
     return found
-
-
-def _errors(*more: Any) -> Callable[[np.random.Generator], list[ErrorSample]]:
-    x = np.ones((2, 3))
-    return lambda rng: [
-        ErrorSample((x, x[:1], *more), {}, ShapeError, "differ"),
-        ErrorSample((x, x, *more), {"axis": 2}, AxisError, "axis 2 does not exist"),
-    ]
 
 
 def _of_rows(few: Call, rows: Rows, **facts: Any) -> Callable[[Call], Call]:
@@ -204,9 +157,6 @@ def _mean_of(of: _Difference, gradient: Callable[[], Call]) -> Callable[[Call], 
             lambda g, y, a, b, **more: gradient()(b, a, g, **more),
         ),
         saves="x1 x2",
-        samples=of.samples,
-        errors=_errors(),
-        reference=of.mean_reference,
     )
 
 
@@ -217,9 +167,6 @@ def _gradient_of(of: _Difference) -> Callable[[Call], Call]:
         infer=of.gradient_spec,
         vjp=in_float32(of.gradient_rules),
         saves="x1 x2 g",
-        samples=of.gradient_samples,
-        errors=_errors(np.ones(2)),
-        reference=of.gradient_reference,
     )
 
 

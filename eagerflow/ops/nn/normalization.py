@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import AxisError, ShapeError
-from eagerflow.op import ErrorSample, Sample, Split
+from eagerflow.dtypes import FLOATS
+from eagerflow.errors import ShapeError
+from eagerflow.op import Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import (
@@ -25,7 +24,6 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.primitives.normalization import gradient_body, norm, norm_body
 from eagerflow.primitives.normalization import norm_gradient as gradient_on_numpy
@@ -93,7 +91,7 @@ def gradient_rules(
 # Facts -------------------------------------------------------------------------------------------
 
 
-def _sizes(x: Any, axis: Any) -> tuple[Any, ...]:
+def sizes_of(x: Any, axis: Any) -> tuple[Any, ...]:
     return tuple(x.shape[i] for i in normalize_axes(axis, x.ndim))
 
 
@@ -114,7 +112,7 @@ def _norm_spec(
     axis: Any = -1,
     epsilon: float = 1e-5,
 ) -> TensorSpec:
-    sizes = _sizes(x, axis)
+    sizes = sizes_of(x, axis)
     for name, parameter in (("scale", scale), ("offset", offset)):
         if parameter is not None and parameter.shape != sizes:
             raise ShapeError(
@@ -155,68 +153,6 @@ def _kept_split(*specs: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
     return [Split((i, *rest), i) for i in range(x.ndim) if i not in axes]
 
 
-def _norm_samples(parameters: int) -> Callable[..., list[Sample]]:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = []
-        for shape, axis in (
-            ((4,), 0),
-            ((2, 5), -1),
-            ((3, 4), 0),
-            ((2, 3, 2), (1, 2)),
-            ((2, 3, 2), (-3, -1)),
-            ((0, 3), 1),
-            ((2, 2, 3), (2, 0)),
-            ((3, 2, 4), None),
-        ):
-            x = make(rng, dtype, shape)
-            own = _sizes(x, axis)
-            more = [make(rng, dtype, own, 0.5, 1.5) for _ in range(parameters)]
-            found.append(Sample((x, *more), {"axis": axis}))
-        x = make(rng, dtype, (4, 6))
-        found.append(Sample((x[::2, ::-1],), {"epsilon": 0.1}))
-        found.append(Sample((x.T,), {"axis": (0,)}))
-        found.append(Sample((x, make(rng, dtype, (6,))), {}))
-        found.append(Sample((x[:0],), {}))
-        return found
-
-    return samples
-
-
-def _norm_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x, np.ones(2)), {}, ShapeError, "the sizes of the normalized axes"),
-        ErrorSample((x,), {"epsilon": -1.0}, ShapeError, "is not a small number"),
-    ]
-
-
-def _norm_reference(center: bool) -> Callable[..., Any]:
-    def reference(
-        x: Any, scale: Any = None, offset: Any = None, *, axis: Any, epsilon: float
-    ) -> Any:
-        axes = normalize_axes(axis, x.ndim)
-        kept = [i for i in range(x.ndim) if i not in axes]
-        out = np.empty(x.shape)
-        for at in np.ndindex(*(x.shape[i] for i in kept)):
-            where: list[Any] = [slice(None)] * x.ndim
-            for i, position in zip(kept, at, strict=True):
-                where[i] = position
-            values = x[tuple(where)].ravel().tolist()
-            middle = math.fsum(values) / len(values) if center else 0.0
-            square = math.fsum((v - middle) ** 2 for v in values) / len(values)
-            scaled = np.array([(v - middle) / math.sqrt(square + epsilon) for v in values])
-            out[tuple(where)] = scaled.reshape(x[tuple(where)].shape)
-        for parameter, combine in ((scale, np.multiply), (offset, np.add)):
-            if parameter is not None:
-                order = sorted(range(len(axes)), key=axes.__getitem__)
-                spread = [x.shape[i] if i in axes else 1 for i in range(x.ndim)]
-                out = combine(out, parameter.transpose(order).reshape(spread))
-        return out
-
-    return reference
-
-
 def _batched_norm(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
     """Parameters that differ between the examples are applied after the normalization."""
     (x,) = batch_first(args[:1], batched[:1], size)
@@ -231,7 +167,7 @@ def _batched_norm(call: Any, args: Any, batched: Any, size: int, **attributes: A
     return y
 
 
-def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
+def _norm_op(center: bool, parameters: int) -> Any:
     def on_numpy(
         xp: Namespace, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
     ) -> Any:
@@ -244,21 +180,18 @@ def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
             s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted
         )
 
-    own: dict[str, Any] = {
-        "scalar": Rows(body, ("mn", *("n",) * parameters), ("mn",)),
-        "dtypes": FLOATS,
-        "infer": _norm_spec,
-        "overrides": {"numpy": on_numpy},
-        "vjp": _norm_rules(center),
-        "saves": "x scale",
-        "batch": Batch(_batched_norm),
-        "split": _kept_split,
-        "cost": lambda *specs, **attributes: elements(*specs, flops=8),
-        "samples": _norm_samples(parameters),
-        "errors": _norm_errors,
-        "reference": _norm_reference(center),
-    } | facts
-    return define("rows", **own)
+    return define(
+        "rows",
+        scalar=Rows(body, ("mn", *("n",) * parameters), ("mn",)),
+        dtypes=FLOATS,
+        infer=_norm_spec,
+        overrides={"numpy": on_numpy},
+        vjp=_norm_rules(center),
+        saves="x scale",
+        batch=Batch(_batched_norm),
+        split=_kept_split,
+        cost=lambda *specs, **attributes: elements(*specs, flops=8),
+    )
 
 
 def _norm(
@@ -280,10 +213,7 @@ def _placed(xp: Namespace, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any
 # The ops -----------------------------------------------------------------------------------------
 
 
-@_norm_op(
-    True,
-    2,
-)
+@_norm_op(True, 2)
 def layer_norm(
     xp: Namespace,
     x: Array,
@@ -308,10 +238,7 @@ def layer_norm(
     return _norm(xp, x, scale, offset, axis, epsilon, True)
 
 
-@_norm_op(
-    False,
-    1,
-)
+@_norm_op(False, 1)
 def rms_norm(
     xp: Namespace, x: Array, scale: Array = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
 ) -> Array:
@@ -381,7 +308,7 @@ def _gradient_spec(
     if g.shape != x.shape:
         raise ShapeError("the shapes of x and g differ", expected="equal shapes")
     _norm_spec(x, scale, None, axis, epsilon)
-    parameter = x.like(_sizes(x, axis))
+    parameter = x.like(sizes_of(x, axis))
     return x, parameter, parameter
 
 
@@ -406,43 +333,6 @@ def _gradient_rules(
             order = tuple(sorted(axes).index(i) for i in axes)
             of_scale = of_scale.permute_dims(order)
     return of_x, of_g, of_scale
-
-
-def _gradient_reference(
-    x: Any, g: Any, scale: Any = None, *, axis: Any, epsilon: float, center: bool
-) -> Any:
-    """The projection by matrices, example by example."""
-    axes = normalize_axes(axis, x.ndim)
-    order = (*(i for i in range(x.ndim) if i not in axes), *axes)
-    width = math.prod(x.shape[i] for i in axes)
-    x_rows, g_rows = (
-        a.astype(np.float64).transpose(order).reshape(x.size // (width or 1), width) for a in (x, g)
-    )
-    weights = np.ones(width) if scale is None else scale.ravel().astype(np.float64)
-    out, of_scale = np.zeros(x_rows.shape), np.zeros(width)
-    for i, row in enumerate(x_rows):
-        h, jacobian = row_reference(row, epsilon, center)
-        out[i] = jacobian.T @ (g_rows[i] * weights)
-        of_scale += g_rows[i] * h
-    shape = [x.shape[i] for i in axes]
-    of_x = out.reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
-    return of_x, of_scale.reshape(shape), g_rows.sum(0).reshape(shape)
-
-
-def row_reference(row: Any, epsilon: float, center: bool) -> tuple[Any, Any]:
-    """A row of mean 0 (where ``center``) and mean square 1, and the matrix of its derivatives."""
-    ones = np.eye(row.size) - (1 / row.size if center else 0)
-    middle = ones @ row
-    spread = np.sqrt(middle @ middle / row.size + epsilon)
-    return middle / spread, (ones - np.outer(middle, middle) / (row.size * spread**2)) / spread
-
-
-def _gradient_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for i, (args, attributes) in enumerate(_norm_samples(1)(rng, dtype)):
-        g = make(rng, dtype, args[0].shape)
-        found.append(Sample((args[0], g, *args[1:]), {**attributes, "center": i % 2 == 0}))
-    return found
 
 
 def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
@@ -477,13 +367,6 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
     saves="x g scale",
     batch=_batched_gradient,
     cost=lambda *specs, **attributes: elements(*specs, flops=15),
-    samples=_gradient_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
-        ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
-    ],
-    reference=_gradient_reference,
 )
 def norm_gradient(
     xp: Namespace,

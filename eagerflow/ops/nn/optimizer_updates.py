@@ -42,21 +42,7 @@ def _remaining(rate: float, t: Any) -> Any:
 # Gradient descent --------------------------------------------------------------------------------
 
 
-def _momentum(
-    p: float, g: float, v: float, rate: float, momentum: float, nesterov: bool, weight_decay: float
-) -> tuple[float, ...]:
-    new = momentum * v - rate * g
-    step = momentum * new - rate * g if nesterov else new
-    return p * (1 - rate * weight_decay) + step, new
-
-
-@update(
-    _momentum,
-    2,
-    {},
-    {"momentum": 0.5, "nesterov": True},
-    {"momentum": 0.0, "weight_decay": 0.01},
-)
+@update(2)
 def momentum_update(
     parameter: Any,
     gradient: Any,
@@ -86,15 +72,7 @@ def momentum_update(
     return p + ahead, v
 
 
-def _lion(
-    p: float, g: float, m: float, rate: float, beta_1: float, beta_2: float, weight_decay: float
-) -> tuple[float, ...]:
-    mixed = beta_1 * m + (1 - beta_1) * g
-    step = math.copysign(rate, mixed) if mixed else 0.0
-    return p * (1 - rate * weight_decay) - step, beta_2 * m + (1 - beta_2) * g
-
-
-@update(_lion, 2, {}, {"beta_1": 0.5, "beta_2": 0.1}, {"weight_decay": 0.01})
+@update(2)
 def lion_update(
     parameter: Any,
     gradient: Any,
@@ -128,36 +106,7 @@ def _corrected(rate: Any, t: Any, beta_1: float, beta_2: float) -> Any:
     return rate * root / _remaining(beta_1, t)
 
 
-def _both(g: float, m: float, s: float, beta_1: float, beta_2: float) -> tuple[float, float]:
-    return beta_1 * m + (1 - beta_1) * g, beta_2 * s + (1 - beta_2) * g * g
-
-
-def _adam(
-    p: float,
-    g: float,
-    m: float,
-    s: float,
-    rate: float,
-    t: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    m, s = _both(g, m, s, beta_1, beta_2)
-    # As in the paper, where epsilon is added to the uncorrected root.
-    scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
-    return p - rate * weight_decay * p - scale * m / (math.sqrt(s) + epsilon), m, s
-
-
-_ADAM_SAMPLES: tuple[dict[str, Any], ...] = (
-    {},
-    {"beta_1": 0.5, "epsilon": 1e-3},
-    {"weight_decay": 0.01, "beta_2": 0.9},
-)
-
-
-@update(_adam, 3, *_ADAM_SAMPLES, ulp=16)
+@update(3, ulp=16)
 def adam_update(
     parameter: Any,
     gradient: Any,
@@ -191,27 +140,7 @@ def adam_update(
     return p - direction * length, mean, square
 
 
-def _amsgrad(
-    p: float,
-    g: float,
-    m: float,
-    s: float,
-    largest: float,
-    rate: float,
-    t: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    m, s = _both(g, m, s, beta_1, beta_2)
-    largest = max(largest, s)
-    scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
-    step = scale * m / (math.sqrt(largest) + epsilon)
-    return p * (1 - rate * weight_decay) - step, m, s, largest
-
-
-@update(_amsgrad, 4, *_ADAM_SAMPLES, ulp=16)
+@update(4, ulp=16)
 def amsgrad_update(
     parameter: Any,
     gradient: Any,
@@ -236,24 +165,7 @@ def amsgrad_update(
     return p - direction * length, mean, square, largest
 
 
-def _adamax(
-    p: float,
-    g: float,
-    m: float,
-    u: float,
-    rate: float,
-    t: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    m, u = beta_1 * m + (1 - beta_1) * g, max(beta_2 * u, abs(g))
-    step = rate / (1 - beta_1**t) * m / (u + epsilon)
-    return p * (1 - rate * weight_decay) - step, m, u
-
-
-@update(_adamax, 3, *_ADAM_SAMPLES, ulp=16)
+@update(3, ulp=16)
 def adamax_update(
     parameter: Any,
     gradient: Any,
@@ -276,32 +188,12 @@ def adamax_update(
     return p - mean * length / (norm + epsilon), mean, norm
 
 
-def _nadam(
-    p: float,
-    g: float,
-    m: float,
-    s: float,
-    rate: float,
-    t: float,
-    product: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    now, later = (beta_1 * (1 - 0.5 * 0.96 ** (t + i)) for i in (0, 1))
-    m, s = _both(g, m, s, beta_1, beta_2)
-    mean = later * m / (1 - product * later) + (1 - now) * g / (1 - product)
-    step = rate * mean / (math.sqrt(s / (1 - beta_2**t)) + epsilon)
-    return p * (1 - rate * weight_decay) - step, m, s
-
-
 def nadam_momentum(t: Any, beta_1: float) -> Any:
     """The momentum of step ``t``, which rises to ``beta_1``, in the instructions or ops ``s``."""
     return (1 - power(0.96, t) * 0.5) * beta_1
 
 
-@update(_nadam, 3, *_ADAM_SAMPLES, ulp=16)
+@update(3, ulp=16)
 def nadam_update(
     parameter: Any,
     gradient: Any,
@@ -332,20 +224,7 @@ def nadam_update(
     return p - direction, mean, square
 
 
-def _lamb(
-    g: float,
-    m: float,
-    s: float,
-    t: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-) -> tuple[float, ...]:
-    m, s = _both(g, m, s, beta_1, beta_2)
-    return m / (1 - beta_1**t) / (math.sqrt(s / (1 - beta_2**t)) + epsilon), m, s
-
-
-@update(_lamb, 3, {}, {"beta_1": 0.5, "epsilon": 1e-3}, {"beta_2": 0.9}, ulp=16)
+@update(3, ulp=16)
 def adam_direction(
     gradient: Any,
     mean: Any,
@@ -363,27 +242,7 @@ def adam_direction(
     return mean / _remaining(beta_1, step) / (root + epsilon), mean, square
 
 
-def _schedule_free(
-    p: float,
-    g: float,
-    fast: float,
-    square: float,
-    rate: float,
-    t: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> tuple[float, ...]:
-    p *= 1 - rate * weight_decay
-    square = beta_2 * square + (1 - beta_2) * g * g
-    slow = (p - (1 - beta_1) * fast) / beta_1
-    fast -= rate * g / (math.sqrt(square / (1 - beta_2**t)) + epsilon)
-    slow += (fast - slow) / t
-    return (1 - beta_1) * fast + beta_1 * slow, fast, square
-
-
-@update(_schedule_free, 3, *_ADAM_SAMPLES, ulp=32)
+@update(3, ulp=32)
 def schedule_free_update(
     parameter: Any,
     gradient: Any,

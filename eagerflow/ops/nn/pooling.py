@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -18,14 +18,11 @@ import numpy as np
 
 from eagerflow import primitives
 from eagerflow.dims import product
-from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
-from eagerflow.op import ErrorSample, Into, Onnx, Sample
+from eagerflow.op import Into, Onnx
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
 from eagerflow.ops.nn.batching import call_merged
-from eagerflow.ops.nn.convolution import windows_of
-from eagerflow.ops.samples import distinct, make
 from eagerflow.primitives.windows import (
     Window,
     Windows,
@@ -98,7 +95,7 @@ def _positions(
     return out - ((out - 1) * stride >= size + before)
 
 
-def _of_input(x: TensorSpec, **where: Any) -> Operands:
+def of_input(x: TensorSpec, **where: Any) -> Operands:
     spatial = _along_axes(_positions, x, **where)
     return Operands(x, x.like((*x.shape[:1], *spatial, *x.shape[-1:])))
 
@@ -113,13 +110,13 @@ def _check_result(g: TensorSpec, y: TensorSpec) -> None:
 
 
 def _of_gradient(x: TensorSpec, g: TensorSpec, **where: Any) -> Operands:
-    found = _of_input(x.like(), **where)
+    found = of_input(x.like(), **where)
     _check_result(g, found.y)
     return found
 
 
 def _of_tangent(x: TensorSpec, t: TensorSpec, **where: Any) -> Operands:
-    found = _of_input(x, **where)
+    found = of_input(x, **where)
     if differ(t.shape, x.shape):
         raise ShapeError(
             f"t has shape {t.shape}, x has {x.shape}", argument="t", expected="equal shapes"
@@ -253,13 +250,12 @@ def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where
 
 def _op(
     operands: Callable[..., Operands],
-    given: str,
     result: str,
     operator: tuple[str, Callable[..., Any]],
     kernel: str = "",
     **facts: Any,
 ) -> Any:
-    """The decorator of an op that computes the arrays ``result`` from those ``given``.
+    """The decorator of an op that computes ``result``, x or y.
 
     ``operator`` is ONNX's name and rule; ``kernel`` names a separate NumPy kernel in
     ``primitives.pooling``, if there is one.
@@ -275,207 +271,35 @@ def _op(
         native = None if find is None else find(*specs, windows)
         return None if native is None else Into(None, native)
 
-    own: dict[str, Any] = {
-        "dtypes": FLOATS,
-        "infer": lambda *specs, **where: getattr(operands(*specs, **where), result),
-        "batch": Batch(_batched),
-        "split": _split,
-        "cost": _cost,
-        "onnx": Onnx(operator[0], rule=partial(operator[1], operands)),
-        "samples": _samples(given),
-        "trusted": True,  # the kernels look at the shapes themselves
-        "threaded": False,
-        "version": 2,
-        "since": {"dilation": 2, "ceil_mode": 2},
-    } | facts
     if kernel:
-        own |= {"overrides": {"numpy": on_numpy}, "into": into}
-    return define("contraction", **own)
-
-
-# Samples -----------------------------------------------------------------------------------------
-
-_CASES: tuple[tuple[Any, dict[str, Any]], ...] = (
-    ((2, 4, 4, 2), {"window": 2}),
-    ((1, 5, 4, 3), {"window": 2}),
-    ((1, 5, 5, 1), {"window": 3, "strides": 2, "padding": "same"}),
-    ((2, 4, 5, 2), {"window": (2, 3), "strides": 1}),
-    ((1, 5, 4, 2), {"window": 3, "strides": 1, "padding": "same"}),
-    ((1, 6, 5, 1), {"window": (3, 2), "strides": (2, 3), "padding": ((1, 2), (0, 1))}),
-    ((1, 7, 7, 1), {"window": 2, "strides": 3}),
-    ((2, 6, 3), {"window": 2}),
-    ((1, 5, 2), {"window": 3, "strides": 2, "padding": "same"}),
-    ((1, 4, 2, 3, 2), {"window": (2, 2, 1)}),
-    ((1, 3, 3, 2), {"window": 1}),
-    ((1, 5, 6, 2), {"window": 2, "ceil_mode": True}),
-    ((1, 6, 5, 1), {"window": 3, "strides": 2, "padding": 1, "ceil_mode": True}),
-    ((1, 7, 6, 1), {"window": (2, 1), "strides": (3, 4), "ceil_mode": True}),
-    ((1, 3, 5, 1), {"window": (4, 2), "strides": 2, "ceil_mode": True}),
-    ((1, 6, 7, 2), {"window": 2, "strides": 1, "dilation": (2, 3)}),
-    ((1, 7, 5, 1), {"window": 3, "strides": 2, "dilation": 2, "padding": ((2, 3), (1, 2))}),
-    ((1, 6, 4, 1), {"window": 2, "dilation": 2, "padding": "same", "strides": 1}),
-    ((1, 8, 1), {"window": 2, "strides": 3, "dilation": 3, "padding": 2, "ceil_mode": True}),
-    ((1, 5, 5, 1), {"window": 2, "padding": "same"}),
-    ((0, 4, 4, 2), {"window": 2}),
-    ((2, 3, 3, 0), {"window": 2, "padding": "same"}),
-)
-_DEFAULTS: dict[str, Any] = {
-    "strides": None,
-    "padding": "valid",
-    "dilation": 1,
-    "ceil_mode": False,
-}
-
-
-def _samples(given: str) -> Callable[..., list[Sample]]:
-    """Calls with these arguments for each case: x, a tangent t of it, or g for the result."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = []
-        for shape, more in _CASES:
-            _, y = _of_input(TensorSpec(shape, dtype), **_DEFAULTS | more)
-            arrays = {"x": distinct(rng, dtype, shape), "t": make(rng, dtype, shape)}
-            arrays["g"] = make(rng, dtype, y.shape)
-            size = {} if "x" in given else {"size": shape[1:-1]}
-            found.append(Sample(tuple(arrays[name] for name in given), size | more))
-        if given == "x":
-            x = distinct(rng, dtype, (3, 4, 5, 2))
-            found += [Sample((a,), {"window": 2}) for a in (x.T, x[:, ::-1, ::2])]
-        return found
-
-    return samples
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 5, 5, 4))
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"window": 6}, "does not fit"),
-        ({"window": 0}, "too small"),
-        ({"window": (2, 2, 2)}, "for each spatial axis"),
-        ({"window": 2, "strides": 0}, "too small"),
-        ({"window": 2, "padding": "full"}, "is not a kind of padding"),
-        ({"window": 2, "padding": ((0, -1), (0, 0))}, "negative"),
-        ({"window": 2, "padding": 2}, "beside the input"),
-        ({"window": 2, "dilation": 6}, "does not fit"),
-        ({"window": 2, "dilation": 0}, "too small"),
-        ({"window": 3, "dilation": 6, "padding": 4}, "beside the input"),
-    ]
-    return [
-        *(ErrorSample((x,), more, ShapeError, words) for more, words in bad),
-        ErrorSample((x[0, 0],), {"window": 2}, ShapeError, "too few"),
-    ]
-
-
-def _pair_errors(rng: np.random.Generator, words: str) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 4, 4, 3))
-    return [
-        ErrorSample((x, x[:, :3]), {"window": 2}, ShapeError, words),
-        ErrorSample((x, x[0]), {"window": 2}, ShapeError, words),
-        ErrorSample((x, x), {"window": 5}, ShapeError, "does not fit"),
-        ErrorSample((x, x), {"window": 2, "padding": "full"}, ShapeError, "kind of padding"),
-    ]
-
-
-def _transpose_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    g = rng.standard_normal((2, 2, 2, 3))
-    return [
-        ErrorSample((g,), {"size": 6, "window": 2}, ShapeError, "pooling gives"),
-        ErrorSample((g,), {"size": (4,), "window": 2}, ShapeError, "for each spatial axis"),
-        ErrorSample((g,), {"size": 4, "window": 2, "strides": 0}, ShapeError, "too small"),
-        ErrorSample((g[0, 0],), {"size": (), "window": 2}, ShapeError, "too few"),
-    ]
-
-
-# References --------------------------------------------------------------------------------------
-
-
-def _starts(size: int, extent: int, stride: int, pad: Any, ceil_mode: bool) -> Iterator[int]:
-    """Where a window starts along an axis, position by position."""
-    before, after = pad
-    at = -before
-    while at + extent <= size + after:
-        yield at
-        at += stride
-    if ceil_mode and at - stride + extent < size + after and at < size:
-        yield at
-
-
-def _pieces(
-    shape: Any, window: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
-    """For each position: its index, and that of the elements of the input that a window covers."""
-    sizes = shape[1:-1]
-    rank = len(sizes)
-    kernel, spread = (v if isinstance(v, tuple) else (v,) * rank for v in (window, dilation))
-    steps = kernel if strides is None else strides
-    steps = steps if isinstance(steps, tuple) else (steps,) * rank
-    pads = windows_of(sizes, kernel, steps, padding, spread)[0]
-    columns = []
-    for n, k, s, d, pad in zip(sizes, kernel, steps, spread, pads, strict=True):
-        starts = _starts(n, (k - 1) * d + 1, s, pad, ceil_mode and padding != "same")
-        columns.append([[p for t in range(k) if 0 <= (p := i + t * d) < n] for i in starts])
-    for at in np.ndindex(*map(len, columns)):
-        inside = (places[i] for places, i in zip(columns, at, strict=True))
-        yield (slice(None), *at), np.ix_(range(shape[0]), *inside, range(shape[-1]))
-
-
-def _reference(function: Any) -> Any:
-    def reference(x: Any, **where: Any) -> Any:
-        y = np.empty(_of_input(TensorSpec(x.shape, x.dtype), **where).y.shape, x.dtype)
-        for at, piece in _pieces(x.shape, **where):
-            y[at] = function(x[piece], axis=tuple(range(1, x.ndim - 1)))
-        return y
-
-    return reference
-
-
-def _places(x: Any, **where: Any) -> Any:
-    """For each window, image and channel: the index of the result and that of the maximum."""
-    for at, piece in _pieces(x.shape, **where):
-        part = x[piece]
-        for n, c in np.ndindex(x.shape[0], x.shape[-1]):
-            found = np.unravel_index(int(part[n, ..., c].argmax()), part.shape[1:-1])
-            offsets = [int(p.flat[i]) for p, i in zip(piece[1:-1], found, strict=True)]
-            yield (n, *at[1:], c), (n, *offsets, c)
-
-
-def _gradient_reference(x: Any, g: Any, **where: Any) -> Any:
-    result = np.zeros_like(x)
-    for at, place in _places(x, **where):
-        result[place] += g[at]
-    return result
-
-
-def _gather_reference(x: Any, t: Any, **where: Any) -> Any:
-    y = np.zeros(_of_input(TensorSpec(x.shape, x.dtype), **where).y.shape, x.dtype)
-    for at, place in _places(x, **where):
-        y[at] = t[place]
-    return y
-
-
-def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
-    sizes = size if isinstance(size, tuple) else (size,) * (g.ndim - 2)
-    x = np.zeros((g.shape[0], *sizes, g.shape[-1]), g.dtype)
-    for at, piece in _pieces(x.shape, **where):
-        count = np.prod(x[piece].shape[1:-1])
-        x[piece] += g[at].reshape(len(g), *(1,) * (g.ndim - 2), g.shape[-1]) / count.astype(g.dtype)
-    return x
+        facts |= {"overrides": {"numpy": on_numpy}, "into": into}
+    return define(
+        "contraction",
+        dtypes=FLOATS,
+        infer=lambda *specs, **where: getattr(operands(*specs, **where), result),
+        batch=Batch(_batched),
+        split=_split,
+        cost=_cost,
+        onnx=Onnx(operator[0], rule=partial(operator[1], operands)),
+        trusted=True,  # the kernels look at the shapes themselves
+        threaded=False,
+        version=2,
+        since={"dilation": 2, "ceil_mode": 2},
+        **facts,
+    )
 
 
 # The ops -----------------------------------------------------------------------------------------
 
 
 @_op(
-    _of_input,
-    "x",
+    of_input,
     "y",
     ("MaxPool", _max_operator),
     "max_pool",
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
     saves="x",
-    errors=_errors,
-    reference=_reference(np.max),
 )
 def max_pool(
     xp: Namespace,
@@ -500,13 +324,12 @@ def max_pool(
     >>> ef.max_pool(x, 2).reshape((-1,))
     Tensor([5., 4.], float32, cpu:0)
     """
-    windows = _windows(_of_input, window, strides, padding, dilation, ceil_mode, x.shape)
+    windows = _windows(of_input, window, strides, padding, dilation, ceil_mode, x.shape)
     return primitives.pooling.portable_max_pool(xp, x, windows)
 
 
 @_op(
     _of_gradient,
-    "xg",
     "x",
     ("MaxPool", _max_gradient_operator),
     "max_pool_gradient",
@@ -515,8 +338,6 @@ def max_pool(
         None if tangents[1] is None else max_pool_gradient(x, tangents[1], **more)
     ),
     saves="x",
-    errors=lambda rng: _pair_errors(rng, "pooling gives"),
-    reference=_gradient_reference,
 )
 def max_pool_gradient(
     xp: Namespace,
@@ -547,7 +368,6 @@ def max_pool_gradient(
 
 @_op(
     _of_tangent,
-    "xt",
     "y",
     ("MaxPool", _max_gather_operator),
     "max_pool_gather",
@@ -556,8 +376,6 @@ def max_pool_gradient(
         None if tangents[1] is None else max_pool_gather(x, tangents[1], **more)
     ),
     saves="x",
-    errors=lambda rng: _pair_errors(rng, "t has shape")[:2] + _pair_errors(rng, "")[2:],
-    reference=_gather_reference,
 )
 def max_pool_gather(
     xp: Namespace,
@@ -585,15 +403,12 @@ def max_pool_gather(
 
 
 @_op(
-    _of_input,
-    "x",
+    of_input,
     "y",
     ("AveragePool", _mean_operator),
     "avg_pool",
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
-    errors=_errors,
-    reference=_reference(np.mean),
 )
 def avg_pool(
     xp: Namespace,
@@ -617,19 +432,16 @@ def avg_pool(
     >>> ef.avg_pool(x, 2, padding="same").reshape((-1,))
     Tensor([3., 3., 7.], float32, cpu:0)
     """
-    windows = _windows(_of_input, window, strides, padding, dilation, ceil_mode, x.shape)
+    windows = _windows(of_input, window, strides, padding, dilation, ceil_mode, x.shape)
     return primitives.pooling.portable_avg_pool(xp, x, windows)
 
 
 @_op(
     _of_result,
-    "g",
     "x",
     ("ConvTranspose", _mean_gradient_operator),
     vjp=(lambda t, y, g, size, **more: avg_pool(t, **more),),
     jvp="linear",
-    errors=_transpose_errors,
-    reference=_transpose_reference,
 )
 def avg_pool_gradient(
     xp: Namespace,

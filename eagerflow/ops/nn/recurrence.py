@@ -14,11 +14,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import FLOATS, DType
+from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Sample, Split
+from eagerflow.op import Cost, Split
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.elementwise.precision import in_float32
@@ -26,7 +24,6 @@ from eagerflow.ops.family import Batch, batch_first, define
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.primitives.recurrence import over_steps
@@ -122,75 +119,6 @@ def _cost(x: TensorSpec, held: TensorSpec, gates: TensorSpec, *rest: Any, **more
     return Cost(flops, (2 * x.size + held.size + gates.size) * x.dtype.itemsize)
 
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    def of(*lead: int, steps: int, blocks: int, gates: int, units: int, **more: bool) -> Sample:
-        whole = (*lead, steps, blocks)
-        arrays = [
-            make(rng, dtype, shape, -1, 1)
-            for shape in (
-                (*whole, units),
-                (*whole, blocks, units),
-                (*whole, gates, units),
-                (*lead[:-1], units, gates * units),
-            )
-        ]
-        return Sample(tuple(arrays), more)
-
-    ways = [{}, {"reverse": True}, {"transposed": True}, {"reverse": True, "transposed": True}]
-    return [
-        *(of(2, steps=3, blocks=2, gates=2, units=2, **way) for way in ways),
-        of(1, steps=4, blocks=1, gates=3, units=2),
-        of(2, 1, steps=3, blocks=1, gates=1, units=2, transposed=True),
-        of(2, steps=1, blocks=1, gates=1, units=1),
-        of(3, steps=2, blocks=2, gates=1, units=1),
-        of(1, steps=2, blocks=1, gates=1, units=4, reverse=True),
-        of(5, steps=2, blocks=1, gates=2, units=1, transposed=True),
-        of(2, steps=0, blocks=1, gates=1, units=2),
-        of(0, steps=2, blocks=1, gates=2, units=2, transposed=True),
-    ]
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x, held, gates, kernel = (
-        np.ones(s) for s in ((2, 3, 1, 4), (2, 3, 1, 1, 4), (2, 3, 1, 2, 4), (4, 8))
-    )
-    return [
-        ErrorSample((x[0], held, gates, kernel), {}, ShapeError, "3 axes given"),
-        ErrorSample((x, held[:1], gates, kernel), {}, ShapeError, "held has shape (1, 3, 1, 1, 4)"),
-        ErrorSample((x, held, gates[:, :2], kernel), {}, ShapeError, "gates has shape"),
-        ErrorSample((x, held, gates, kernel.T), {}, ShapeError, "expected: shape (4, 8)"),
-    ]
-
-
-def _reference(
-    x: Any, held: Any, gates: Any, kernel: Any, *, reverse: bool, transposed: bool
-) -> Any:
-    """The matrix of all steps, example by example; its transpose is the transposed recurrence."""
-    out = np.zeros(x.shape)
-    *lead, batch, steps, blocks, units = x.shape
-    count = gates.shape[-2]
-    order = range(steps)[:: -1 if reverse else 1]
-    size = blocks * units
-    for at in np.ndindex(*lead, batch):
-        weights = np.asarray(kernel[at[:-1]], float).reshape(units, count, units)
-        whole = np.eye(steps * size)
-        for now, t in enumerate(order[1:], 1):
-            step = np.zeros((blocks, units, blocks, units))
-            for k, j in np.ndindex(blocks, units):
-                for b in range(blocks):
-                    step[k, j, b, j] += held[at][t, k, b, j]
-                for m in range(count):
-                    step[k, j, 0] += float(gates[at][t, k, m, j]) * weights[:, m, j]
-            here, before = (slice(n * size, (n + 1) * size) for n in (now, now - 1))
-            whole[here] += step.reshape(size, size) @ whole[before]
-        given = np.stack([np.asarray(x[at], float)[t] for t in order]) if steps else x[at]
-        matrix = whole.T if transposed else whole
-        found = (matrix @ given.reshape(-1)).reshape(steps, blocks, units)
-        for now, t in enumerate(order):
-            out[at][t] = found[now]
-    return out
-
-
 def _step(xp: Namespace, kernel: Any, states: Any, rows: list[Any]) -> tuple[Any, Any]:
     """A step from the blocks before, ``states``, by ``rows``: x, held and gates."""
     (state,), (x, held, gates) = states, rows
@@ -222,9 +150,6 @@ def _transposed_step(xp: Namespace, kernel: Any, states: Any, rows: list[Any]) -
     batch=Batch(_batch),
     split=_split,
     cost=_cost,
-    samples=_samples,
-    errors=_errors,
-    reference=_reference,
     ulp=64,
 )
 def block_recurrence(

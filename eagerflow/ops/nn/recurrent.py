@@ -132,7 +132,7 @@ def _into(name: str) -> Callable[..., Into | None]:
     return into
 
 
-def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = None) -> Call:
+def _network(name: str, *, back: Call | None = None, keeping: Any = None) -> Call:
     """The decorator of an op over the steps of a cell.
 
     Either ``back`` is the op of the backward steps, and the gate values that it needs are a result;
@@ -157,9 +157,6 @@ def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = N
         into=_into(name),
         cost=lambda *specs, reverse: facts.cost(*specs),
         onnx="body" if keep else lambda w, *given, reverse: w.recurrent(name, given, reverse),
-        samples=facts.samples(cell),
-        errors=facts.errors(cell),
-        reference=facts.reference(cell, one, keep),
         ulp=256,
     )
 
@@ -167,7 +164,7 @@ def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = N
 # The ops ------------------------------------------------------------------------------------------
 
 
-@_network("simple_rnn", facts.simple_one, back=simple_rnn_gradient)
+@_network("simple_rnn", back=simple_rnn_gradient)
 def simple_rnn(
     xp: Namespace,
     x: Array,
@@ -197,7 +194,7 @@ def simple_rnn(
     return primitives.recurrence.forward(xp, "simple_rnn", *given)[0]
 
 
-@_network("lstm", facts.lstm_one, back=lstm_gradient)
+@_network("lstm", back=lstm_gradient)
 def lstm_training(
     xp: Namespace,
     x: Array,
@@ -224,7 +221,7 @@ def lstm_training(
     return primitives.recurrence.forward(xp, "lstm", *given, keep=True)
 
 
-@_network("gru", facts.gru_one, back=gru_gradient)
+@_network("gru", back=gru_gradient)
 def gru_training(
     xp: Namespace,
     x: Array,
@@ -251,7 +248,7 @@ def gru_training(
     return primitives.recurrence.forward(xp, "gru", *given, keep=True)
 
 
-@_network("lstm", facts.lstm_one, keeping=lstm_training)
+@_network("lstm", keeping=lstm_training)
 def lstm(
     xp: Namespace,
     x: Array,
@@ -285,7 +282,7 @@ def lstm(
     return primitives.recurrence.forward(xp, "lstm", *given)
 
 
-@_network("gru", facts.gru_one, keeping=gru_training)
+@_network("gru", keeping=gru_training)
 def gru(
     xp: Namespace,
     x: Array,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eagerflow.dtypes import INEXACT, is_complex
+from eagerflow.dtypes import FLOATS, INEXACT, is_complex
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
@@ -13,7 +13,7 @@ from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.elementwise.exponential import exp, log
 from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
-from eagerflow.ops.nn.loss_reduction import check_broadcast, check_same, loss_facts, reduced
+from eagerflow.ops.nn.loss_reduction import check_broadcast, check_same, reduced
 from eagerflow.ops.shapes.reshaping import expand_dims
 from eagerflow.tensor import Tensor
 
@@ -27,10 +27,8 @@ __all__ = [
     "smooth_l1_loss",
 ]
 
-_NUMBERS = (-2, 2), (-2, 2)
 
-
-@composed(**loss_facts(lambda x, t: abs(x - t), *_NUMBERS) | {"dtypes": INEXACT, "singular": True})
+@composed(dtypes=INEXACT, singular=True)
 def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """Absolute differences of predictions and targets.
 
@@ -47,7 +45,7 @@ def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     return reduced(absolute_difference(x, target), reduction)
 
 
-@composed(**loss_facts(lambda x, t: (x - t) ** 2, *_NUMBERS))
+@composed(dtypes=FLOATS)
 def mse_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     """Squared differences of predictions and targets.
 
@@ -60,12 +58,7 @@ def mse_loss(x: Any, target: Any, /, reduction: str = "mean") -> Tensor:
     return reduced(squared_difference(x, target), reduction)
 
 
-def _huber_of(x: float, t: float, delta: float) -> float:
-    far = abs(x - t)
-    return far * far / 2 if far < delta else delta * (far - delta / 2)
-
-
-@composed(**loss_facts(_huber_of, *_NUMBERS, delta=0.7))
+@composed(dtypes=FLOATS)
 def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the square of small differences, and linear beyond ``delta``.
 
@@ -78,7 +71,7 @@ def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1
     return reduced(huber_difference(x, target, delta=float(delta)), reduction)
 
 
-@composed(**loss_facts(lambda x, t, beta: _huber_of(x, t, beta) / beta, *_NUMBERS, beta=0.7))
+@composed(dtypes=FLOATS)
 def smooth_l1_loss(x: Any, target: Any, /, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Absolute differences, less half of ``beta``, and squares over twice of it up to there.
 
@@ -93,11 +86,7 @@ def smooth_l1_loss(x: Any, target: Any, /, reduction: str = "mean", beta: float 
     return divide(huber_loss(x, target, reduction=reduction, delta=beta), beta)
 
 
-def _kl_of(x: float, t: float, log_target: bool) -> float:
-    return math.exp(t) * (t - x) if log_target else t * (math.log(t) - x) if t else 0.0
-
-
-@composed(**loss_facts(_kl_of, (-3, -0.1), (0.1, 1), log_target=True))
+@composed(dtypes=FLOATS)
 def kl_div(x: Any, target: Any, /, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Terms of the divergence of a distribution from that which predicts it: t (log t - x).
 
@@ -120,12 +109,7 @@ def kl_div(x: Any, target: Any, /, reduction: str = "mean", log_target: bool = F
     return reduced(values, reduction)
 
 
-def _poisson_of(x: float, t: float, log_input: bool, full: bool, eps: float) -> float:
-    rare = t * math.log(t) - t + math.log(2 * math.pi * t) / 2 if full and t > 1 else 0.0
-    return rare + (math.exp(x) - t * x if log_input else x - t * math.log(x + eps))
-
-
-@composed(**loss_facts(_poisson_of, (0.1, 2), (0.1, 4), log_input=False, full=True))
+@composed(dtypes=FLOATS)
 def poisson_nll_loss(
     x: Any,
     target: Any,
@@ -157,13 +141,7 @@ def poisson_nll_loss(
     return reduced(values, reduction)
 
 
-def _gaussian_of(x: float, t: float, var: float, full: bool, eps: float) -> float:
-    width = max(var, eps)
-    rest = math.log(2 * math.pi) / 2 if full else 0.0
-    return (math.log(width) + (x - t) ** 2 / width) / 2 + rest
-
-
-@composed(**loss_facts(_gaussian_of, *_NUMBERS, (0.3, 2), full=True))
+@composed(dtypes=FLOATS)
 def gaussian_nll_loss(
     x: Any,
     target: Any,

@@ -16,28 +16,26 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.numbers import Numbers, body_of, numbers_of
-from eagerflow.codegen.numpy.pointwise import UPDATE_TILE_ELEMENTS, UpdateKernel, whole
+from eagerflow.codegen.numpy.pointwise import UpdateKernel, whole
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Op, Sample, Split, ops
+from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.op import Cost, Missing, Op, Split, ops
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import Batch, define, op_of
 from eagerflow.ops.formula import Formula
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["joined_update", "update"]
 
-NUMBERS = {"learning_rate": 0.1, "step": 3.0, "product": 0.4}
-"""The arguments that are one number for all elements, with their values in samples."""
+NUMBERS = ("learning_rate", "step", "product")
+"""The arguments that are one number for all elements."""
 MAX_KNOWN_ATTRIBUTES = 256
 RATES = ("beta_1", "beta_2", "rho")  # of running means, which forget
 _NO_GRADIENT = Missing(
     "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
 )
-One = Callable[..., tuple[float, ...]]
 
 
 def _check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
@@ -121,13 +119,10 @@ def formula_numbers(op: Op, numbers: Sequence[Any], attributes: dict[str, Any]) 
     return own.numbers_for(numbers, attributes)
 
 
-def update(
-    one: One, results: int, *options: dict[str, Any], **facts: Any
-) -> Callable[[Callable[..., Any]], Any]:
+def update(results: int, **facts: Any) -> Callable[[Callable[..., Any]], Any]:
     """An op of arrays of one shape, followed by numbers, with ``results`` such arrays as results.
 
-    It decorates the formula in public ops, ``(*arrays, *numbers, /, *, **attributes)``. ``one`` is
-    its reference, on Python numbers; ``options`` are the attributes of its samples.
+    It decorates the formula in public ops, ``(*arrays, *numbers, /, *, **attributes)``.
     """
 
     def decorate(formula: Callable[..., Any]) -> Any:
@@ -146,27 +141,24 @@ def update(
             size = product(x.shape)
             return Cost(size * 4 * results, size * x.dtype.itemsize * (len(arrays) + results))
 
-        own: dict[str, Any] = {
-            "dtypes": FLOATS,
-            "infer": infer,
-            "vjp": _NO_GRADIENT,
-            "batch": Batch(_batch),
-            "split": split,
-            "cost": cost,
-            "outputs": results,
-            "trusted": True,  # the kernels check the shapes
-            "scalar": kernel.formula,
-            "overrides": {"numpy": kernel.on_numpy},
-            "samples": _samples(len(arrays), numbers, options),
-            "errors": lambda rng: _errors(rng, len(arrays), len(numbers), arrays[0]),
-            "reference": _row_by_row(one, len(arrays), results),
-        } | facts
-
         @wraps(kernel.formula)
         def on_arrays(xp: Any, *given: Any, **attributes: Any) -> Any:
             return kernel.on_arrays(xp, *given, **attributes)
 
-        call = define("update", **own)(kernel.formula)
+        call = define(
+            "update",
+            dtypes=FLOATS,
+            infer=infer,
+            vjp=_NO_GRADIENT,
+            batch=Batch(_batch),
+            split=split,
+            cost=cost,
+            outputs=results,
+            trusted=True,  # the kernels check the shapes
+            scalar=kernel.formula,
+            overrides={"numpy": kernel.on_numpy},
+            **facts,
+        )(kernel.formula)
         op_of(call).kernel = on_arrays
         return call
 
@@ -186,45 +178,6 @@ def _batch(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> 
     return call(*lined, **attributes)
 
 
-def _row_by_row(one: One, arrays: int, results: int) -> Callable[..., Any]:
-    def reference(*given: Any, **attributes: Any) -> Any:
-        numbers = [n.item() for n in given[arrays:]]
-        columns = [a.ravel().tolist() for a in given[:arrays]]
-        rows = [one(*row, *numbers, **attributes) for row in zip(*columns, strict=True)]
-        found = zip(*rows, strict=True) if rows else [()] * results
-        return tuple(np.array(x, given[0].dtype).reshape(given[0].shape) for x in found)
-
-    return reference
-
-
-def _errors(rng: np.random.Generator, arrays: int, numbers: int, first: str) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    rest = (x,) * (arrays - 1) + (0.1,) * numbers
-    words = f"not that of the {first}"
-    return [
-        ErrorSample((x, x[0], *rest[1:]), {}, ShapeError, words),
-        ErrorSample((x, x.T, *rest[1:]), {}, ShapeError, words),
-        ErrorSample((x * 1j, *rest), {}, DTypeError, "is not taken"),
-    ]
-
-
-def _samples(arrays: int, names: Sequence[str], options: Sequence[dict[str, Any]]) -> Any:
-    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (UPDATE_TILE_ELEMENTS + 3,))
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        numbers = tuple(np.asarray(NUMBERS[name], dtype) for name in names)
-        found = []
-        for i, shape in enumerate(shapes):
-            values = [make(rng, dtype, shape, 0.5, 2) for _ in range(arrays)]
-            found.append(Sample((*values, *numbers), options[i % len(options)]))
-        base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in range(arrays)]
-        for cut in (lambda x: x.T, lambda x: x[::2, ::-1], lambda x: np.broadcast_to(x[0], (3, 4))):
-            found += [Sample((*[cut(x) for x in base], *numbers), more) for more in options]
-        return found
-
-    return samples
-
-
 # Many small parameters ---------------------------------------------------------------------------
 
 
@@ -233,7 +186,7 @@ def _is_option(op: Op, item: Any) -> bool:
     return pair and item[0] in op.attributes
 
 
-def _updated(
+def updated(
     args: Sequence[Any], update: str, options: Any
 ) -> tuple[Op, dict[str, Any], list[tuple[Any, ...]]]:
     """The op, its attributes, and the number of its arrays per parameter."""
@@ -266,31 +219,25 @@ def _each(call: Callable[..., Any], groups: Sequence[Any], **attributes: Any) ->
 
 
 def _joined_specs(*specs: Any, update: str, options: Any) -> tuple[TensorSpec, ...]:
-    op, attributes, groups = _updated(specs, update, options)
+    op, attributes, groups = updated(specs, update, options)
     return _each(op.infer, groups, **attributes)
 
 
 def _joined_cost(*specs: Any, update: str, options: Any) -> Cost:
-    op, _, groups = _updated(specs, update, options)
+    op, _, groups = updated(specs, update, options)
     flops, moved = zip(*(op.cost(*group) for group in groups), strict=True)
     return Cost(sum(flops), sum(moved))
 
 
-def _joined_reference(*args: Any, update: str, options: Any) -> tuple[Any, ...]:
-    op, attributes, groups = _updated(args, update, options)
-    assert not isinstance(op.reference, Missing)
-    return _each(op.reference, groups, **attributes)
-
-
 def _joined_batch(args: Any, batched: Any, size: int, update: str, options: Any) -> Any:
-    op, attributes, groups = _updated(args, update, options)
-    _, _, own = _updated(batched, update, options)
+    op, attributes, groups = updated(args, update, options)
+    _, _, own = updated(batched, update, options)
     pairs = zip(groups, own, strict=True)
     return tuple(y for x, o in pairs for y in op.batch(x, o, size, **attributes))  # type: ignore[operator]
 
 
 def _joined_numpy(xp: Namespace, *given: Any, update: str, options: Any) -> tuple[Any, ...]:
-    op, attributes, groups = _updated(given, update, options)
+    op, attributes, groups = updated(given, update, options)
     kernel = op.overrides["numpy"]
     names = [name for name in op.data if name not in NUMBERS]
     if any(n.ndim for n in groups[0][len(names) :]):
@@ -310,36 +257,6 @@ def _taken_apart(shapes: Sequence[Any], joined: Sequence[Any]) -> Iterator[Any]:
         end = start + x.size
         yield from (column[start:end].reshape(x.shape) for column in joined)
         start = end
-
-
-def _joined_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for name, shapes, more in (
-        ("adam_update", ((3,),), {}),
-        ("adam_update", ((2, 3), (), (0,), (4, 1)), {"beta_1": 0.5, "epsilon": 1e-3}),
-        ("momentum_update", ((5,), (5,)), {"weight_decay": 0.01, "nesterov": True}),
-    ):
-        attributes = {"update": name, "options": tuple(more.items())}
-        numbers = [np.asarray(NUMBERS[n], dtype) for n in ops[name].data if n in NUMBERS]
-        width = len(ops[name].data) - len(numbers)
-        arrays = [make(rng, dtype, shape, 0.5, 2) for shape in shapes for _ in range(width)]
-        found.append(Sample((*numbers, *arrays), attributes))
-        base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in range(width)]
-        views = [*(x.T for x in base), *(x[::2, ::-1] for x in base)]
-        found.append(Sample((*numbers, *views), attributes))
-    return found
-
-
-def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    adam = {"update": "adam_update", "options": ()}
-    return [
-        ErrorSample((0.1, 1.0, x, x, x), adam, ShapeError, "3 arrays given"),
-        ErrorSample((0.1, 1.0, x, x, x, x[0]), adam, ShapeError, "not that of the parameter"),
-        ErrorSample((0.1, 1.0, x * 1j, x, x, x), adam, DTypeError, "is not taken"),
-        ErrorSample((0.1, x, x), {"update": "add"}, ArgumentError, "not an optimizer's step"),
-        ErrorSample((0.1, x, x), adam | {"options": (("rho", 1),)}, ArgumentError, "not options"),
-    ]
 
 
 Options = tuple[tuple[str, Any], ...]
@@ -366,9 +283,6 @@ HINTS["Options"] = tuple_of(_is_pair), "pairs of a name and a number"
     split=Missing("the arrays have shapes of their own"),
     cost=_joined_cost,
     scalar=Missing("arrays of several shapes"),
-    samples=_joined_samples,
-    errors=_joined_errors,
-    reference=_joined_reference,
     ulp=16,
 )
 def joined_update(xp: Namespace, /, *arrays: Array, update: str, options: Options = ()) -> Array:
@@ -380,5 +294,5 @@ def joined_update(xp: Namespace, /, *arrays: Array, update: str, options: Option
     calls cost more than their arithmetic. Raises ShapeError where an array is missing, or shapes
     differ.
     """
-    op, attributes, groups = _updated(arrays, update, options)
+    op, attributes, groups = updated(arrays, update, options)
     return tuple(y for group in groups for y in op.kernel(xp, *group, **attributes))

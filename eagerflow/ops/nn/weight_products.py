@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from eagerflow import primitives
-from eagerflow.dtypes import DType, as_dtype
+from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
+from eagerflow.op import Cost, Into, Missing
 from eagerflow.ops.family import define
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.integer_products import BYTES
 from eagerflow.ops.nn.four_bits import unpack_int4
 from eagerflow.ops.nn.quantization import dequantize
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.runtime.buffers import empty
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -66,45 +65,6 @@ def whole_weights(w: Any, scale: Any) -> Any:
     return reshape(dequantize(integers, scale), (rows_of(w), w.shape[2]))
 
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    cases = (((2,), 3, 4, 5), ((3, 2), 1, 6, 2), ((1,), 2, 2, 1), ((0,), 1, 2, 3))
-    for rows, groups, height, columns in (*cases, ((5,), 4, 32, 70)):
-        for kind in ("int8", "uint8"):
-            limits = np.iinfo(kind)
-            shape = groups, height // (2 if kind == "uint8" else 1), columns
-            w = rng.integers(limits.min, limits.max, shape, endpoint=True).astype(kind)
-            scale = make(rng, "float32", (groups, 1, columns), 0.01, 0.02)
-            found.append(Sample((make(rng, dtype, (*rows, groups * height)), w, scale)))
-    return found
-
-
-def _reference(x: Any, w: Any, scale: Any) -> Any:
-    """Row by row of the weights, in float64."""
-    out = np.zeros((*x.shape[:-1], w.shape[-1]))
-    halves = 2 if w.dtype == np.uint8 else 1
-    for row in range(x.shape[-1]):
-        group, inside = divmod(row, halves * w.shape[1])
-        numbers = w[group, inside // halves].astype(np.int64)
-        if halves == 2:
-            numbers = numbers // 16 if inside % 2 else numbers % 16
-            numbers = np.where(numbers > 7, numbers - 16, numbers)
-        weights = numbers * scale[group, 0].astype(np.float64)
-        out += x[..., row : row + 1].astype(np.float64) * weights
-    return out.astype(x.dtype)
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x, w = rng.random((2, 6)).astype("float32"), rng.integers(-9, 9, (2, 3, 4), np.int8)
-    scale = np.ones((2, 1, 4), "float32")
-    return [
-        ErrorSample((x[:, :5], w, scale), {}, ShapeError, "the 6 rows"),
-        ErrorSample((x[0], w, scale), {}, ShapeError, "the 6 rows"),
-        ErrorSample((x, w[0], scale), {}, ShapeError, "with scales"),
-        ErrorSample((x, w, scale[:1]), {}, ShapeError, "with scales"),
-    ]
-
-
 _IN_PLANS = "it is in plans alone, in place of a product with dequantized weights"
 
 
@@ -124,9 +84,6 @@ _IN_PLANS = "it is in plans alone, in place of a product with dequantized weight
         2 * x.size * w.shape[2], 4 * x.size + w.size + 4 * scale.size + 4 * x.shape[0] * w.shape[2]
     ),
     onnx=lambda w, x, y, scale: w.traced(_product, x, y, scale),
-    samples=_samples,
-    errors=_errors,
-    reference=_reference,
     ulp=64,
 )
 def weight_matmul(xp: Namespace, x: Array, w: Array, scale: Array, /) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +9,8 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INEXACT, STANDARD, DType
-from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import BOOL, INEXACT, STANDARD
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import subtract
@@ -33,7 +30,6 @@ from eagerflow.ops.reductions.accumulation import (
     part_of,
     wide_dtype,
 )
-from eagerflow.ops.samples import make, rows
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -122,51 +118,7 @@ def _numpy_scan(ufunc: Any, first: int) -> Callable[..., Any]:
 _wide = {dtype: wide_dtype(dtype) for dtype in STANDARD}
 
 
-def _scan_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x = make(rng, dtype, (2, 3, 4))
-    wide = {"f": "float64", "c": "complex128", "V": "float32"}.get(dtype.kind, "int32")
-    found = [
-        Sample((x,), {"axis": axis, "include_initial": initial, "reverse": reverse})
-        for axis in (0, 1, -1)
-        for initial in (False, True)
-        for reverse in (False, True)
-    ]
-    found.append(Sample((x[0, 0],), {}))
-    found.append(Sample((x[:, ::-2].T,), {"axis": 1}))
-    found.append(Sample((x[:0],), {"axis": 0, "include_initial": True}))
-    found.append(Sample((x[:0],), {"axis": 2}))
-    found.append(Sample((x[1],), {"axis": -2, "dtype": wide}))
-    found.append(Sample((x[1].real > 0,), {"axis": 1, "dtype": "bool"}))
-    return found
-
-
-def _scan_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {}, ShapeError, "axis is needed"),
-        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
-        ErrorSample((x[0, 0],), {}, ShapeError, "axis is needed"),
-    ]
-
-
-def _scan_reference(function: Any, first: int) -> Callable[..., Any]:
-    def reference(x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any) -> Any:
-        rows = np.moveaxis(x if dtype is None else x.astype(dtype), axis or 0, -1)
-        size = rows.shape[-1] + include_initial
-        out = np.empty((*rows.shape[:-1], size), wide_dtype(rows.dtype) if dtype is None else dtype)
-        for at in np.ndindex(rows.shape[:-1]):
-            row = rows[at].tolist()[:: -1 if reverse else 1]
-            initial = first if include_initial else None
-            out[at] = list(itertools.accumulate(row, function, initial=initial))[
-                :: -1 if reverse else 1
-            ]
-        return np.moveaxis(out, -1, axis or 0)
-
-    return reference
-
-
-def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
+def _scan(ufunc: Any, first: int, **facts: Any) -> Any:
     fast = _numpy_scan(ufunc, first)
 
     def own_dtype(
@@ -188,9 +140,6 @@ def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
             )
         ),
         "split": split_others,
-        "samples": _scan_samples,
-        "errors": _scan_errors,
-        "reference": _scan_reference(function, first),
     } | facts
     return define("scan", **own)
 
@@ -221,14 +170,7 @@ def _sum_operator(
     return w.CumSum(x, w.constant(at, "int64"), reverse=int(reverse))
 
 
-@_scan(
-    np.add,
-    0,
-    operator.add,
-    vjp=(_sum_rule,),
-    jvp="linear",
-    onnx=_sum_operator,
-)
+@_scan(np.add, 0, vjp=(_sum_rule,), jvp="linear", onnx=_sum_operator)
 def cumulative_sum(
     xp: Namespace,
     x: Array,
@@ -299,14 +241,7 @@ def _product_operator(
     return found
 
 
-@_scan(
-    np.multiply,
-    1,
-    operator.mul,
-    vjp=(in_float32(_prod_rule),),
-    saves="x",
-    onnx=_product_operator,
-)
+@_scan(np.multiply, 1, vjp=(in_float32(_prod_rule),), saves="x", onnx=_product_operator)
 def cumulative_prod(
     xp: Namespace,
     x: Array,
@@ -383,30 +318,6 @@ def _recurrence_rules(g: Any, y: Any, a: Any, b: Any, axis: int, reverse: bool) 
     return of_a, moved
 
 
-def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
-    out = np.empty(b.shape, b.dtype)
-    rows = [np.moveaxis(x, axis, -1) for x in (a, b, out)]
-    for at in np.ndindex(rows[0].shape[:-1]):
-        factors, terms, total = rows[0][at].tolist(), rows[1][at].tolist(), 0.0
-        steps = range(len(terms))
-        for i in reversed(steps) if reverse else steps:
-            factor = factors[i + reverse] if i + reverse < len(factors) else 0.0
-            total = terms[i] + factor * total
-            rows[2][at][i] = total
-    return out
-
-
-def _recurrence_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, axis in (*rows(dtype, empty=True), ((4, 40), 0), ((2, 0, 3), 2)):
-        a, b = (make(rng, dtype, shape, -1, 1) for _ in range(2))
-        found += [
-            Sample((a, b), {"axis": axis, "reverse": False}),
-            Sample((a.T[::-1].T, b), {"axis": axis, "reverse": True}),
-        ]
-    return found
-
-
 @define(
     "scan",
     dtypes=INEXACT,
@@ -418,13 +329,6 @@ def _recurrence_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     overrides={
         "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
     },
-    samples=_recurrence_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
-        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, AxisError, "axis 1 does not exist"),
-        ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
-    ],
-    reference=_recurrence_reference,
 )
 def linear_recurrence(
     xp: Namespace, a: Array, b: Array, /, *, axis: int = -1, reverse: bool = False

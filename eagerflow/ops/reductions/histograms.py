@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import BOOL, FLOATS, INEXACT, INTEGERS, REAL, DType
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.dtypes import BOOL, FLOATS, INEXACT, INTEGERS, REAL
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones, zeros
@@ -33,7 +30,6 @@ from eagerflow.ops.reductions.sorting import searchsorted
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import flip
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.tensor import Operators, Tensor
@@ -53,37 +49,7 @@ _COUNT = Missing("the result is a count, which does not change smoothly")
 # Integers -----------------------------------------------------------------------------------------
 
 
-def _counted(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x = np.array([3, 1, 1, 5, 0])
-    weights = make(rng, dtype, (5,))
-    return [
-        Sample((x, weights), {"length": 4}),
-        Sample((x, weights[::-1]), {"length": 7}),
-        Sample((x[::2], weights[::2]), {"length": 6, "minlength": 9}),
-        Sample((x[:0], weights[:0]), {"length": 2}),
-        Sample((x[1:2].astype("uint8"), weights[::-5]), {"length": 2}),
-        Sample((x,), {"length": 8}),
-    ]
-
-
-def _counted_reference(x: Any, weights: Any, minlength: int, length: Any) -> Any:
-    size = max([int(v) + 1 for v in x] + [minlength]) if length is None else length
-    out: list[Any] = [0] * size
-    for i, value in enumerate(x.tolist()):
-        if value < size:
-            out[value] += 1 if weights is None else weights[i]
-    return np.array(out)
-
-
 @composed(
-    samples=_counted,
-    reference=_counted_reference,
-    errors=lambda rng: [
-        ErrorSample((np.array([1, -1]),), {}, ArgumentError, "negative"),
-        ErrorSample((np.array([[1, 1]]),), {}, ShapeError, "2 axes"),
-        ErrorSample((np.array([0.5]),), {}, DTypeError, "float64 is not taken"),
-        ErrorSample((np.array([1, 2]), np.ones(3)), {}, ShapeError, "weights"),
-    ],
     dtypes=FLOATS,
     whole=True,
     sizes=Missing("without length, the size of the result depends on values"),
@@ -125,28 +91,7 @@ def bincount(
 # Bins ---------------------------------------------------------------------------------------------
 
 
-def _digits(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x, bins = make(rng, dtype, (2, 3)), np.array([-1, 0, 1]).astype(dtype)
-    found = [Sample((x, bins), {"right": right}) for right in (False, True)]
-    return [*found, Sample((x, bins[::-1])), Sample((bins, bins), {"right": True})]
-
-
-def _digits_reference(x: Any, bins: Any, right: bool) -> Any:
-    find = bisect.bisect_left if right else bisect.bisect_right
-    edges = bins.tolist()
-    falls = edges[0] > edges[-1]
-    found = [find(sorted(edges), value) for value in x.ravel().tolist()]
-    found = [len(edges) - place for place in found] if falls else found
-    return np.array(found).reshape(x.shape)
-
-
-@composed(
-    samples=_digits,
-    reference=_digits_reference,
-    errors=lambda rng: [ErrorSample((np.ones(2), np.ones((2, 2))), {}, ShapeError, "2 axes")],
-    dtypes=REAL,
-    gradient=Missing("the result is an index, which does not change smoothly"),
-)
+@composed(dtypes=REAL, gradient=Missing("the result is an index, which does not change smoothly"))
 def digitize(x: Any, bins: Any, /, right: bool = False) -> Tensor:
     """The bin of each element, counted from 1; 0 and ``len(bins)`` are outside.
 
@@ -233,24 +178,6 @@ def _binned(columns: list[Any], edges: list[Any], weights: Any, density: bool) -
     return divide(found, total(weight))
 
 
-def _histogram_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x, edges = make(rng, dtype, (4, 5)), np.array([-1, 0, 0.5, 2]).astype(dtype)
-    weights = make(rng, dtype, (4, 5), 0.2, 2)
-    return [
-        Sample((x,)),
-        Sample((x,), {"bins": 4, "range": (-1.0, 1.5)}),
-        Sample((x,), {"bins": edges}),
-        Sample((x, weights), {"bins": edges}),
-        Sample((x, weights), {"bins": 3, "density": True, "range": (-2.5, 2.5)}),
-        Sample((x[0] * 0,), {"bins": 2}),
-        Sample((x[:0],), {"bins": 2}),
-    ]
-
-
-def _histogram_reference(x: Any, weights: Any, bins: Any, range: Any, density: bool) -> Any:
-    return np.histogram(x, bins, range, weights=weights, density=density)
-
-
 _HISTOGRAM: dict[str, Any] = {
     "dtypes": FLOATS,
     "small": Missing("edges of 16 bits lie elsewhere than those of 32"),
@@ -260,17 +187,7 @@ _HISTOGRAM: dict[str, Any] = {
 }
 
 
-@composed(
-    samples=_histogram_samples,
-    reference=_histogram_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3),), {"bins": 0}, ArgumentError, "bins"),
-        ErrorSample((np.ones(3),), {"bins": "auto"}, ArgumentError, "not a number of bins"),
-        ErrorSample((np.ones(3),), {"range": (2, 1)}, ArgumentError, "is not a range"),
-        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "weights"),
-    ],
-    **_HISTOGRAM,
-)
+@composed(**_HISTOGRAM)
 def histogram(
     x: Any, weights: Any = None, /, bins: Any = 10, range: Any = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -294,11 +211,7 @@ def histogram(
     return _binned([flat], [edges], weights, density), edges
 
 
-@composed(
-    samples=lambda rng, dtype: [s for s in _histogram_samples(rng, dtype) if len(s.args) == 1],
-    reference=lambda x, bins, range: np.histogram_bin_edges(x, bins, range),
-    **_HISTOGRAM,
-)
+@composed(**_HISTOGRAM)
 def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Tensor:
     """The edges of the bins that ``ef.histogram`` counts in.
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import INEXACT, NUMERIC, REAL, DType, is_complex
+from eagerflow.dtypes import INEXACT, NUMERIC, REAL, is_complex
 from eagerflow.errors import ArgumentError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
@@ -22,7 +20,6 @@ from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
@@ -32,22 +29,7 @@ from eagerflow.tensor import Tensor
 __all__ = ["average", "corrcoef", "cov", "ptp"]
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample((distinct(rng, dtype, shape),), {"axis": axis, "keepdims": keepdims})
-        for shape, axis, keepdims in (
-            ((4,), None, False),
-            ((2, 3), 0, False),
-            ((2, 3), -1, True),
-            ((2, 3, 2), (0, 2), False),
-            ((), None, False),
-            ((3, 4), None, True),
-        )
-    ],
-    reference=lambda x, axis, keepdims: np.asarray(np.ptp(x, axis, keepdims=keepdims)),
-    errors=lambda rng: [ErrorSample((np.ones((0, 2)),), {"axis": 0}, ShapeError, "nothing")],
-    dtypes=REAL,
-)
+@composed(dtypes=REAL)
 def ptp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """From the smallest to the largest element over axes: their difference.
 
@@ -64,42 +46,12 @@ def ptp(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 # Means --------------------------------------------------------------------------------------------
 
 
-def _weighted(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x = make(rng, dtype, (3, 4))
-
-    def weights(*shape: int) -> Any:
-        return make(rng, dtype, shape, 1, 3)
-
-    return [
-        Sample((x,)),
-        Sample((x,), {"axis": 0, "keepdims": True}),
-        Sample((x, weights(3, 4)), {"axis": 1}),
-        Sample((x, weights(3, 4)), {"axis": None}),
-        Sample((x, weights(4)), {"axis": 1, "keepdims": True}),
-        Sample((x, weights(3)), {"axis": -2}),
-        Sample((x, weights(3, 4)), {"axis": (0, 1)}),
-    ]
-
-
 def _average(x: Any, weights: Any, axis: Any, keepdims: bool) -> Any:
     weight = total(weights, axis=axis, keepdims=keepdims)
     return divide(total(multiply(x, weights), axis=axis, keepdims=keepdims), weight), weight
 
 
-def _mean_of(x: Any, weights: Any, axis: Any, returned: bool, keepdims: bool) -> Any:
-    of_numpy: Any = np.average
-    return np.asarray(of_numpy(x, axis, weights, keepdims=keepdims))
-
-
-@composed(
-    samples=_weighted,
-    reference=_mean_of,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "weights"),
-        ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "weights"),
-    ],
-    dtypes=NUMERIC,
-)
+@composed(dtypes=NUMERIC)
 def average(
     x: Any,
     weights: Any = None,
@@ -139,18 +91,6 @@ def average(
 
 
 # Covariances --------------------------------------------------------------------------------------
-
-
-def _variables(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x, y = make(rng, dtype, (3, 5)), make(rng, dtype, (2, 5))
-    return [
-        Sample((x,)),
-        Sample((x, y)),
-        Sample((x.T,), {"rowvar": False}),
-        Sample((x.T, y.T), {"rowvar": False}),
-        Sample((x[0],)),
-        Sample((x[0], y[1])),
-    ]
 
 
 def _observed(x: Any, y: Any, rowvar: bool) -> Any:
@@ -198,21 +138,7 @@ def _checked_ddof(bias: bool, ddof: Any) -> Any:
     return ddof
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        *_variables(rng, dtype),
-        Sample((make(rng, dtype, (2, 4)),), {"bias": True}),
-        Sample((make(rng, dtype, (2, 4)),), {"fweights": np.array([1, 2, 1, 3])}),
-        Sample((make(rng, dtype, (2, 4)),), {"aweights": np.array([0.5, 2, 1, 3]), "ddof": 2}),
-    ],
-    reference=lambda x, y=None, **more: np.asarray(np.cov(x, y, **more)),
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3, 2)),), {}, ShapeError, "too many"),
-        ErrorSample((np.ones((2, 3)),), {"ddof": 0.5}, ArgumentError, "is not taken"),
-    ],
-    dtypes=NUMERIC,
-    sizes=Missing("observations have to be counted"),
-)
+@composed(dtypes=NUMERIC, sizes=Missing("observations have to be counted"))
 def cov(
     x: Any,
     y: Any = None,
@@ -246,13 +172,7 @@ def cov(
     return reshape(found, ()) if found.shape == (1, 1) else found
 
 
-@composed(
-    samples=_variables,
-    reference=lambda x, y=None, **more: np.asarray(np.corrcoef(x, y, **more)),
-    errors=lambda rng: [ErrorSample((np.ones((2, 3, 2)),), {}, ShapeError, "too many")],
-    dtypes=NUMERIC,
-    sizes=Missing("observations have to be counted"),
-)
+@composed(dtypes=NUMERIC, sizes=Missing("observations have to be counted"))
 def corrcoef(x: Any, y: Any = None, /, rowvar: bool = True) -> Tensor:
     """Pearson's correlation coefficients of variables with several observations each.
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import DType, is_complex
-from eagerflow.errors import AxisError, DTypeError, EagerflowError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import is_complex
+from eagerflow.errors import DTypeError, EagerflowError, ShapeError, short_repr
 from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -22,11 +19,9 @@ from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import INEXACT, expand_reduced, reduction
 from eagerflow.ops.linear_algebra.decompositions import safe_reciprocal, svdvals
 from eagerflow.ops.linear_algebra.systems import matrices
-from eagerflow.ops.reductions.sums import along
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import Array, Namespace, reduced_axes
 from eagerflow.tensor import Tensor
@@ -67,36 +62,12 @@ def _vector_norm_vjp(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, ord: Any
     return multiply(part, where(zero, 0, power(where(zero, 1, ratio), ord - 1)))
 
 
-def _vector_norm_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = reduced()(rng, dtype)
-    x = make(rng, dtype, (3, 4), 0.5, 2)
-    orders: tuple[Any, ...] = (1, 0, 3, 2.5, 0.5, -1, math.inf, -math.inf)
-    return [*found, *(Sample((x,), {"axis": -1, "ord": ord}) for ord in orders)]
-
-
-def _norm_of(row: list[Any], ord: Any) -> float:
-    sizes = [abs(value) for value in row]
-    if math.isinf(ord):
-        return max(sizes, default=0.0) if ord > 0 else min(sizes, default=math.inf)
-    if ord == 0:
-        return float(sum(size != 0 for size in sizes))
-    return math.fsum(size**ord for size in sizes) ** (1 / ord) if sizes else 0.0
-
-
 @reduction(
     dtypes=INEXACT,
     result="real",
     method=False,
     vjp=(in_float32(_vector_norm_vjp),),
     saves="x y",
-    samples=_vector_norm_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"axis": (0, -2)}, ShapeError, "repeat"),
-        ErrorSample((rng.random(3),), {"ord": "fro"}, DTypeError, "not an order"),
-    ],
-    reference=lambda x, axis, keepdims, ord: along(lambda row: _norm_of(row, ord))(
-        x, axis=axis, keepdims=keepdims
-    ),
     ulp=16,
     threaded=True,
 )
@@ -132,23 +103,7 @@ def vector_norm(
     return out if p in (0, 1) else xp.sqrt(out) if p == 2 else out ** (1 / p)
 
 
-def _matrices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [Sample((make(rng, dtype, shape),)) for shape in ((3, 2), (2, 3, 3), (0, 2, 2))]
-    x = make(rng, dtype, (2, 3, 2), 0.5, 2)
-    orders: tuple[Any, ...] = ("nuc", 2, -2, 1, -1, math.inf, -math.inf)
-    return [*found, *(Sample((x,), {"ord": ord, "keepdims": ord == 2}) for ord in orders)]
-
-
-@composed(
-    samples=_matrices,
-    reference=lambda x, keepdims, ord: np.linalg.matrix_norm(x, keepdims=keepdims, ord=ord),
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((np.ones((2, 0)),), {"ord": -1}, ShapeError, "no smallest"),
-        ErrorSample((np.ones((2, 2)),), {"ord": 5}, EagerflowError, "not an order"),
-    ],
-    dtypes=INEXACT,
-)
+@composed(dtypes=INEXACT)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """Norm of each matrix of a stack.
 
@@ -205,28 +160,7 @@ def _smallest(x: Any) -> Any:
     return smallest(x, axis=-1)
 
 
-def _vectors_and_matrices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x, several = make(rng, dtype, (3, 2)), make(rng, dtype, (2, 3, 4), 0.5, 2)
-    chosen: list[tuple[Any, dict[str, Any]]] = [
-        (x, {}),
-        (x[0], {"ord": 1}),
-        (x, {"ord": "fro", "keepdims": True}),
-        (several, {"axis": 1}),
-        (several, {"axis": (0, -1), "ord": 1}),
-        (several, {"axis": (2, 0), "keepdims": True}),
-    ]
-    return [Sample((x,), attributes) for x, attributes in chosen]
-
-
-@composed(
-    samples=_vectors_and_matrices,
-    reference=np.linalg.norm,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 2, 2)),), {"ord": 2}, ShapeError, "3 axes hold neither"),
-        ErrorSample((np.ones(2),), {"axis": 1}, AxisError, "axis 1 does not exist"),
-    ],
-    dtypes=INEXACT,
-)
+@composed(dtypes=INEXACT)
 def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Norm of vectors or matrices, as ``numpy.linalg.norm`` chooses.
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import statistics
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, DType, is_complex, real_dtype
-from eagerflow.errors import AxisError, DTypeError
-from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops.composition import P, R, composed
+from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, is_complex, real_dtype
+from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater, isnan, logical_not
@@ -22,13 +15,12 @@ from eagerflow.ops.elementwise.powers import sqrt, square
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.operands import floating, real_numbers, wide
 from eagerflow.ops.reductions.cumulative import cumulative_prod, cumulative_sum
+from eagerflow.ops.reductions.sums import INDEX_RESULT, argmax, argmin
 from eagerflow.ops.reductions.sums import all as every
-from eagerflow.ops.reductions.sums import along, argmax, argmin
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.reductions.sums import prod as product
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.tensor import Tensor
 
@@ -47,56 +39,11 @@ __all__ = [
 ]
 
 
-def _with_nan(rng: np.random.Generator, dtype: DType, shape: Any) -> Any:
-    x = distinct(rng, dtype, shape) if dtype.kind != "c" else make(rng, dtype, shape)
-    if dtype.kind not in "bui" and x.size > 2:
-        x = x.copy()
-        x.ravel()[1 :: max(x.size // 2, 2)] = np.nan
-    return x
-
-
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample((_with_nan(rng, dtype, shape),), {"axis": axis, "keepdims": keepdims})
-        for shape, axis in (((5,), None), ((3, 4), 0), ((2, 5), -1), ((2, 3, 4), (0, 2)))
-        for keepdims in (False, True)
-    ]
-    return [
-        *found,
-        Sample((make(rng, dtype, ()),)),
-        Sample((make(rng, dtype, (2, 3)),), {"axis": 1}),
-    ]
-
-
-def _numbers(function: Any) -> Any:
-    return lambda row: function([value for value in row if value == value])
-
-
-def _reduced(
-    function: Any, dtypes: Any = NUMERIC | BOOL, dtype: Any = None, **facts: Any
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        return [
-            ErrorSample((np.ones((2, 3)),), {"axis": 2}, AxisError, "axis 2 does not exist"),
-            ErrorSample(("text",), {}, DTypeError, "str"),
-        ]
-
-    own: dict[str, Any] = {
-        "samples": _samples,
-        "errors": errors,
-        "reference": lambda x, axis=None, keepdims=False, **more: along(_numbers(function), dtype)(
-            x, axis, keepdims
-        ),
-        "dtypes": dtypes,
-    }
-    return composed(**own | facts)
-
-
 def _cleared(x: Any, neutral: Any) -> Any:
     return where(isnan(x), neutral, x) if x.dtype in INEXACT else x
 
 
-@_reduced(sum)
+@composed(dtypes=NUMERIC | BOOL)
 def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum of the elements over axes that are not NaN.
 
@@ -110,7 +57,7 @@ def nansum(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
     return total(_cleared(x, 0), axis=axis, keepdims=keepdims, dtype=dtype)
 
 
-@_reduced(math.prod)
+@composed(dtypes=NUMERIC | BOOL)
 def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product of the elements over axes that are not NaN.
 
@@ -125,10 +72,6 @@ def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
 
 
 # Means and spreads --------------------------------------------------------------------------------
-
-
-def _mean_of(row: list[Any]) -> Any:
-    return sum(row) / len(row) if row else math.nan
 
 
 def _counted(x: Any, axis: Any, dtype: Any) -> Any:
@@ -146,7 +89,7 @@ def _without(y: Any, axis: Any, keepdims: bool) -> Any:
     return y if keepdims else total(y, axis=axis)
 
 
-@_reduced(_mean_of)
+@composed(dtypes=NUMERIC | BOOL)
 def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Mean of the elements over axes that are not NaN; NaN if there are none.
 
@@ -168,14 +111,7 @@ def _variance(x: Any, axis: Any, correction: float) -> Any:
     return divide(squares, astype(where(greater(free, 0), free, math.nan), squares.dtype))
 
 
-def _variance_of(row: list[Any]) -> float:
-    if not any(isinstance(value, complex) for value in row):
-        return statistics.pvariance(row) if row else math.nan
-    center = sum(row) / len(row)
-    return math.fsum(abs(value - center) ** 2 for value in row) / len(row)
-
-
-@_reduced(_variance_of, NUMERIC, np.float64)
+@composed(dtypes=NUMERIC)
 def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Tensor:
     """Variance of the elements over axes that are not NaN.
 
@@ -191,7 +127,7 @@ def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: floa
     return _without(found, axis, keepdims)
 
 
-@_reduced(lambda row: math.sqrt(_variance_of(row)), NUMERIC, np.float64)
+@composed(dtypes=NUMERIC)
 def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Tensor:
     """Standard deviation of the elements over axes that are not NaN: the root of ``ef.nanvar``.
 
@@ -215,10 +151,7 @@ def _extreme(reduce: Any, worst: float, x: Any, axis: Any, keepdims: bool) -> An
     return where(every(missing, axis=axis, keepdims=keepdims), math.nan, found)
 
 
-_REAL: dict[str, Any] = {"dtypes": REAL | BOOL}
-
-
-@_reduced(max, **_REAL)
+@composed(dtypes=REAL | BOOL)
 def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The largest element over axes that is not NaN; NaN if there is none.
 
@@ -232,7 +165,7 @@ def nanmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _extreme(largest, -math.inf, x, axis, keepdims)
 
 
-@_reduced(min, **_REAL)
+@composed(dtypes=REAL | BOOL)
 def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The smallest element over axes that is not NaN; NaN if there is none.
 
@@ -246,28 +179,7 @@ def nanmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _extreme(smallest, math.inf, x, axis, keepdims)
 
 
-def _place_of(function: Any) -> Any:
-    def place(row: list[Any]) -> int:
-        return row.index(function([value for value in row if value == value]))
-
-    return place
-
-
-def _places(function: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    return _reduced(
-        function,
-        **_REAL,
-        samples=lambda rng, dtype: [
-            s for s in _samples(rng, dtype) if s.attributes.get("axis") != (0, 2)
-        ],
-        reference=lambda x, axis=None, keepdims=False: along(_place_of(function), "int64")(
-            x, axis, keepdims
-        ),
-        gradient=Missing("the result is an index, which does not change smoothly"),
-    )
-
-
-@_places(max)
+@composed(dtypes=REAL | BOOL, gradient=INDEX_RESULT)
 def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Index of the largest element along an axis that is not NaN; 0 if there is none.
 
@@ -281,7 +193,7 @@ def nanargmax(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     return argmax(_cleared(real_numbers(x), -math.inf), axis=axis, keepdims=keepdims)
 
 
-@_places(min)
+@composed(dtypes=REAL | BOOL, gradient=INDEX_RESULT)
 def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Index of the smallest element along an axis that is not NaN; 0 if there is none.
 
@@ -298,28 +210,11 @@ def nanargmin(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 # Running totals -----------------------------------------------------------------------------------
 
 
-def _running(function: Any, neutral: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        cases: tuple[Any, ...] = (((5,), None), ((3, 4), 0), ((2, 5), -1), ((2, 3), None))
-        cases += (((2, 3, 2), 1), ((0, 3), 0), ((1,), 0))
-        return [Sample((_with_nan(rng, dtype, shape),), {"axis": axis}) for shape, axis in cases]
-
-    def reference(x: Any, axis: Any, dtype: Any) -> Any:
-        cleared = np.where(np.isnan(x), x.dtype.type(neutral), x)
-        rows = cleared.ravel() if axis is None else np.moveaxis(cleared, axis, -1)
-        out = np.empty(rows.shape, np.int64 if x.dtype.kind in "bi" else x.dtype)
-        for at in np.ndindex(rows.shape[:-1]):
-            out[at] = list(itertools.accumulate(rows[at].tolist(), function))
-        return out if axis is None else np.moveaxis(out, -1, axis)
-
-    return composed(samples=samples, reference=reference, dtypes=NUMERIC | BOOL)
-
-
 def _flat(x: Any, axis: Any) -> tuple[Any, Any]:
     return (reshape(x, (-1,)), 0) if axis is None else (x, axis)
 
 
-@_running(lambda a, b: a + b, 0)
+@composed(dtypes=NUMERIC | BOOL)
 def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     """Sums of all elements up to each one along an axis, with NaN taken as 0.
 
@@ -333,7 +228,7 @@ def nancumsum(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
 
-@_running(lambda a, b: a * b, 1)
+@composed(dtypes=NUMERIC | BOOL)
 def nancumprod(x: Any, /, axis: Any = None, dtype: Any = None) -> Tensor:
     """Products of all elements up to each one along an axis, with NaN taken as 1.
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 import math
-import statistics
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
-from eagerflow.dtypes import REAL, DType
-from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
+from eagerflow.dtypes import REAL
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.composition import P, R, composed
+from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype, stop_gradient
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, remainder, subtract
@@ -30,7 +25,6 @@ from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.sorting import argsort, sort
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.samples import distinct
 from eagerflow.ops.shapes.reshaping import (
     broadcast_to,
     expand_dims,
@@ -45,7 +39,7 @@ __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", 
 
 # How the methods of Hyndman and Fan ("Sample quantiles in statistical packages", 1996) that
 # interpolate place the q-th quantile of n sorted elements: at n q + a + q (1 - a - b) - 1.
-_PLOTTING = {
+PLOTTING = {
     "interpolated_inverted_cdf": (0.0, 1.0),
     "hazen": (0.5, 0.5),
     "weibull": (0.0, 0.0),
@@ -65,7 +59,7 @@ def _middle(place: Any) -> Any:
 
 
 # Those that choose, or meet halfway; ``last`` is the last index, ``q`` the share below.
-_CHOICES: dict[str, Callable[[Any, Any], Any]] = {
+CHOICES: dict[str, Callable[[Any, Any], Any]] = {
     "linear": lambda last, q: multiply(last, q),
     "lower": lambda last, q: floor(multiply(last, q)),
     "higher": lambda last, q: ceil(multiply(last, q)),
@@ -89,16 +83,16 @@ def _nearest_even(place: Any) -> Any:
 
 def _places(method: Any, last: Any, q: Any) -> Any:
     """The positions of quantiles among the sorted elements, clipped to their range."""
-    if method in _CHOICES:
-        found = _CHOICES[method](last, q)
-    elif method in _PLOTTING:
-        a, b = _PLOTTING[method]
+    if method in CHOICES:
+        found = CHOICES[method](last, q)
+    elif method in PLOTTING:
+        a, b = PLOTTING[method]
         found = add(_before(last, q), add(multiply(q, 1 - a - b), a))
     else:
         raise ArgumentError(
             f"{short_repr(method)} is not a method",
             argument="method",
-            expected="one of " + ", ".join(sorted({*_CHOICES, *_PLOTTING})),
+            expected="one of " + ", ".join(sorted({*CHOICES, *PLOTTING})),
         )
     return maximum(minimum(found, last), 0)
 
@@ -207,125 +201,10 @@ def _quantiles(
     return reshape(moveaxis(found, -1, 0), (*q.shape, *(whole if keepdims else rest)))
 
 
-# Samples and references ---------------------------------------------------------------------------
-
-
-def _median_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        Sample((distinct(rng, dtype, shape),), {"axis": axis, "keepdims": keepdims})
-        for shape, axis in (
-            ((5,), None),
-            ((6,), 0),
-            ((1,), -1),
-            ((3, 4), 0),
-            ((3, 5), (0, 1)),
-            ((2, 3, 4), (0, 2)),
-            ((4, 0), 0),
-        )
-        for keepdims in (False, True)
-    ]
-
-
-def _quantile_samples(most: float) -> Any:
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        x = distinct(rng, dtype, (3, 4))
-        shares = np.array([0.13, 0.57, 0.91]) * most
-        found = [
-            Sample((x, most * q, axis), {"keepdims": keepdims})
-            for q, axis, keepdims in ((0.3, None, False), (0.77, 1, True), (0.6, (0, 1), False))
-        ]
-        found += [Sample((x, shares, 0)), Sample((x[:, ::2].T, shares.reshape(3, 1), 1))]
-        found += [Sample((x, [0.0, most], 1)), Sample((x[0], 0.5 * most))]
-        found += [
-            Sample((distinct(rng, dtype, (2, 7)), 0.37 * most, 1), {"method": method})
-            for method in sorted({*_CHOICES, *_PLOTTING})
-        ]
-        return found
-
-    return samples
-
-
-def _along(function: Callable[[list[float], float], float], most: float = 1) -> Any:
-    """A reference that sorts each row and computes a share of it by ``function``."""
-
-    def reference(x: Any, q: Any = 0.5, axis: Any = None, *, keepdims: bool, **more: Any) -> Any:
-        x = np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32)
-        axes = reduced_axes(axis, x.ndim)
-        kept = [i for i in range(x.ndim) if i not in axes]
-        rows = x.transpose(*kept, *axes).reshape(
-            *(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)
-        )
-        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-        shares = np.asarray(q, np.float64) / most
-        out = np.empty((*shares.shape, *rows.shape[:-1]), x.dtype)
-        for at in np.ndindex(shares.shape):
-            for place in np.ndindex(rows.shape[:-1]):
-                row = sorted(rows[place].tolist())
-                out[(*at, *place)] = function(row, float(shares[at]), **more)
-        return out.reshape(*shares.shape, *shape) if keepdims else out
-
-    return reference
-
-
-def _of_row(row: list[float], q: float, method: str = "linear", weights: Any = None) -> float:
-    """The quantile by the definitions of Hyndman and Fan, with elements counted from 1."""
-    n = len(row)
-    if method in _PLOTTING or method == "linear":
-        a, b = _PLOTTING.get(method, (1, 1))
-        h = n * q + a + q * (1 - a - b)
-    elif method in ("lower", "higher", "midpoint", "nearest"):
-        h = (n - 1) * q + 1
-        ends = math.floor(h), math.ceil(h)
-        nearest = builtins.round(h - 1) + 1
-        h = {"lower": ends[0], "higher": ends[1], "midpoint": builtins.sum(ends) / 2}.get(
-            method, nearest
-        )
-    else:
-        h = n * q if method != "closest_observation" else n * q - 0.5
-        j, g = math.floor(h), h - math.floor(h)
-        exact = {"inverted_cdf": 0.0, "averaged_inverted_cdf": 0.5}.get(method, float(j % 2))
-        h = j + (1.0 if g > 0 else exact)
-    h = builtins.min(builtins.max(h, 1), n)
-    low, high = row[math.floor(h) - 1], row[math.ceil(h) - 1]
-    return low + (high - low) * (h - math.floor(h))
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x, 1000.0), {}, ArgumentError, "out of range"),
-        ErrorSample((x, 0.5), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((x[:0], 0.5), {"axis": 0}, ShapeError, "nothing to reduce"),
-        ErrorSample((x, 0.5), {"method": "middle"}, ArgumentError, "is not a method"),
-        ErrorSample((x, 0.5), {"weights": x}, ArgumentError, "takes no weights"),
-        ErrorSample(("text", 0.5), {}, DTypeError, "str"),
-    ]
-
-
-def _composed(most: float = 1, **facts: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    own = {
-        "samples": _quantile_samples(most),
-        "errors": _errors,
-        "reference": _along(_of_row, most),
-        "dtypes": REAL,
-    }
-    return composed(**own | facts)
-
-
-_MEDIAN: dict[str, Any] = {
-    "samples": _median_samples,
-    "reference": _along(lambda row, q: statistics.median(row)),
-    "errors": lambda rng: [
-        ErrorSample((np.ones((2, 0)),), {"axis": 1}, ShapeError, "nothing to reduce"),
-        ErrorSample((np.ones(2) * 1j,), {}, DTypeError, "complex128 is not taken"),
-    ],
-}
-
-
 # The functions ------------------------------------------------------------------------------------
 
 
-@_composed(**_MEDIAN)
+@composed(dtypes=REAL)
 def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
@@ -339,7 +218,7 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _quantiles(x, _shares(0.5, x), axis, "linear", keepdims, None, False)
 
 
-@_composed(**_MEDIAN)
+@composed(dtypes=REAL)
 def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The median over axes of those elements that are not NaN.
 
@@ -353,7 +232,7 @@ def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _quantiles(x, _shares(0.5, x), axis, "linear", keepdims, None, True)
 
 
-@_composed()
+@composed(dtypes=REAL)
 def quantile(
     x: Any,
     /,
@@ -379,7 +258,7 @@ def quantile(
     return _quantiles(x, _shares(q, x), axis, method, keepdims, weights, False)
 
 
-@_composed(100)
+@composed(dtypes=REAL)
 def percentile(
     x: Any,
     /,
@@ -399,7 +278,7 @@ def percentile(
     return _quantiles(x, _shares(q, x, hundred=True), axis, method, keepdims, weights, False)
 
 
-@_composed()
+@composed(dtypes=REAL)
 def nanquantile(
     x: Any,
     /,
@@ -419,7 +298,7 @@ def nanquantile(
     return _quantiles(x, _shares(q, x), axis, method, keepdims, weights, True)
 
 
-@_composed(100)
+@composed(dtypes=REAL)
 def nanpercentile(
     x: Any,
     /,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
-import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import BOOL, INEXACT, REAL, DType
-from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import BOOL, INEXACT, REAL
 from eagerflow.ops.attributes import Axis
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.creation.ranges import arange
@@ -26,7 +22,6 @@ from eagerflow.ops.family import Batch, define, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.reductions.accumulation import conjugate, part_of
 from eagerflow.ops.reductions.cumulative import linear_recurrence, scan_axis
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -65,43 +60,7 @@ def _by_doubling(join: Any, xp: Namespace, x: Any, axis: Any, reverse: bool) -> 
     return x
 
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x = distinct(rng, dtype, (2, 3, 4))
-    found = [
-        Sample((x,), {"axis": axis, "reverse": reverse})
-        for axis in (0, 1, -1)
-        for reverse in (False, True)
-    ]
-    found += [Sample((x[0, 0],), {}), Sample((x[0, 0],), {"reverse": True})]
-    found.append(Sample((x[:, ::-2].T,), {"axis": 1}))
-    found.append(Sample((distinct(rng, dtype, (7,)),), {"axis": 0}))
-    found.append(Sample((make(rng, dtype, (0, 3)),), {"axis": 0}))
-    found.append(Sample((make(rng, dtype, (2, 0)),), {"axis": 0, "reverse": True}))
-    return found
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {}, ShapeError, "axis is needed"),
-        ErrorSample((x[0, 0],), {}, ShapeError, "axis is needed"),
-        ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
-        ErrorSample((x * 1j,), {"axis": 0}, DTypeError, "complex128 is not taken"),
-    ]
-
-
-def _reference(function: Any) -> Callable[..., Any]:
-    def reference(x: Any, axis: Any, reverse: bool) -> Any:
-        rows, out = np.moveaxis(x, axis or 0, -1), np.empty(x.shape, x.dtype)
-        filled, step = np.moveaxis(out, axis or 0, -1), -1 if reverse else 1
-        for at in np.ndindex(rows.shape[:-1]):
-            filled[at] = list(itertools.accumulate(rows[at].tolist()[::step], function))[::step]
-        return out
-
-    return reference
-
-
-def _running(ufunc: Any, function: Any, *, on_complex: Any = None, **facts: Any) -> Any:
+def _running(ufunc: Any, *, on_complex: Any = None, **facts: Any) -> Any:
     """An op of a ufunc of NumPy's, with the kernel of complex numbers, which that does not take."""
     fast = _numpy_scan(ufunc)
     of_complex = {} if on_complex is None else {"complex": on_complex}
@@ -117,9 +76,6 @@ def _running(ufunc: Any, function: Any, *, on_complex: Any = None, **facts: Any)
             )
         ),
         "split": split_others,
-        "samples": _samples,
-        "errors": _errors,
-        "reference": _reference(function),
     } | facts
     return define("scan", **own)
 
@@ -155,7 +111,7 @@ _EXTREME: dict[str, Any] = {
 }
 
 
-@_running(np.maximum, max, **_EXTREME)
+@_running(np.maximum, **_EXTREME)
 def cummax(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """The largest element up to each one along an axis; NaN from the first one on.
 
@@ -169,7 +125,7 @@ def cummax(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = Fal
     return _by_doubling(_extreme_of(xp, "maximum"), xp, x, axis, reverse)
 
 
-@_running(np.minimum, min, **_EXTREME)
+@_running(np.minimum, **_EXTREME)
 def cummin(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """The smallest element up to each one along an axis; NaN from the first one on.
 
@@ -209,13 +165,6 @@ def _exponential_rule(g: Any, y: Any, x: Any, axis: Any, reverse: bool) -> Any:
     return multiply(conjugate(_share(x, y)), total)
 
 
-def _added(a: Any, b: Any) -> Any:
-    if isinstance(a, complex):
-        return cmath.log(cmath.exp(a) + cmath.exp(b))
-    high, low = max(a, b), min(a, b)
-    return high if high == -math.inf else high + math.log1p(math.exp(low - high))
-
-
 def _complex_logcumsumexp(xp: Namespace, x: Any, axis: Any = None, reverse: bool = False) -> Any:
     alone = complex_logaddexp(xp, x, xp.full_like(x, -math.inf))  # with a principal logarithm
     return _by_doubling(partial(complex_logaddexp, xp), xp, alone, axis, reverse)
@@ -223,12 +172,10 @@ def _complex_logcumsumexp(xp: Namespace, x: Any, axis: Any = None, reverse: bool
 
 @_running(
     np.logaddexp,
-    _added,
     dtypes=INEXACT,
     vjp=(in_float32(_exponential_rule),),
     saves="x y",
     on_complex=_complex_logcumsumexp,
-    errors=lambda rng: _errors(rng)[:-1],
 )
 def logcumsumexp(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """Logarithm of the sum of the exponentials of all elements up to each one, along an axis.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import cmath
-import math
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
@@ -14,9 +11,9 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.codegen.numpy.rows import RowKernel, add_up, maximum_of, whole_rows
-from eagerflow.dtypes import FLOATS, INEXACT, NARROW, DType, float32
+from eagerflow.dtypes import FLOATS, INEXACT, NARROW, float32
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample
+from eagerflow.op import Onnx
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import reciprocal
@@ -37,8 +34,7 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.formula import Formula
 from eagerflow.ops.reductions.accumulation import conjugate
-from eagerflow.ops.reductions.sums import along, max, sum
-from eagerflow.ops.samples import make, reduced, rows
+from eagerflow.ops.reductions.sums import max, sum
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
@@ -57,44 +53,6 @@ def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
 def exponentials(*specs: Any, **attributes: Any) -> Cost:
     """An exponential counts as ten operations, and a few more go with it."""
     return elements(*specs, flops=14)
-
-
-def row_samples(count: int) -> Callable[..., list[Sample]]:
-    """Samples of ``count`` arrays of one shape and an axis."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = []
-        for shape, axis in rows(dtype, empty=True):
-            arrays = tuple(make(rng, dtype, shape) for _ in range(count))
-            found.append(Sample(arrays, {"axis": axis}))
-        found.append(Sample(tuple(make(rng, dtype, (4, 6))[::2, ::-1] for _ in range(count))))
-        found.append(Sample(tuple(make(rng, dtype, (4, 3)).T for _ in range(count))))
-        return found
-
-    return samples
-
-
-def row_errors(count: int) -> Callable[[Any], list[ErrorSample]]:
-    """The error samples of an op of ``count`` arrays of one shape."""
-
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        args = (np.ones((1, 3)), *[np.ones((2, 3))] * (count - 1))
-        return [ErrorSample(args, {}, ShapeError, "differ")] if count > 1 else []
-
-    return errors
-
-
-def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
-    """A reference that maps rows along ``axis``, as lists of Python numbers, to rows."""
-
-    def reference(*arrays: Any, axis: int) -> Any:
-        moved = [np.moveaxis(a, axis, -1) for a in arrays]
-        out = np.empty(moved[0].shape, "D" if moved[0].dtype.kind == "c" else "d")
-        for at in np.ndindex(out.shape[:-1]):
-            out[at] = function(*(a[at].tolist() for a in moved))
-        return np.moveaxis(out, -1, axis)
-
-    return reference
 
 
 def _row_op(count: int, *, on_complex: Any = None, **facts: Any) -> Any:
@@ -117,8 +75,6 @@ def _row_op(count: int, *, on_complex: Any = None, **facts: Any) -> Any:
             "batch": batch_along_axis,
             "split": split_others,
             "cost": exponentials,
-            "samples": row_samples(count),
-            "errors": row_errors(count),
         } | facts
         if on_complex is not None:
             own["overrides"] = own["overrides"] | {"complex": on_complex}
@@ -153,25 +109,6 @@ def _top(xp: Namespace, x: Any, axis: Any) -> Any:
 # Softmax -----------------------------------------------------------------------------------------
 
 
-def _softmax_of(row: list[Any]) -> list[Any]:
-    top = builtins.max((value.real for value in row), default=0.0)
-    powers = [exponential_of(value - top) for value in row]
-    total = sum_of(powers)
-    return [power / total for power in powers]
-
-
-def exponential_of(x: Any) -> Any:
-    """The exponential of a Python number."""
-    return cmath.exp(x) if isinstance(x, complex) else math.exp(x)
-
-
-def sum_of(row: list[Any]) -> Any:
-    """The exact sum of Python numbers, rounded."""
-    real = math.fsum(value.real for value in row)
-    found = complex(real, math.fsum(value.imag for value in row))
-    return found if any(isinstance(value, complex) for value in row) else real
-
-
 def _complex_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     if not x.size:
         return xp.zeros(x.shape, dtype=x.dtype)
@@ -186,7 +123,6 @@ def _complex_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     vjp=(lambda g, y, x, axis: softmax_gradient(conjugate(y), g, axis=axis),),
     saves="y",
     onnx=Onnx("Softmax"),
-    reference=by_row(_softmax_of),
 )
 def softmax(x: Any, /, axis: int = -1) -> Any:
     """Positive numbers that sum to 1 along an axis, in proportion to exp(x).
@@ -223,12 +159,6 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
         lambda c, _, y, g, axis: softmax_gradient(conjugate(y), c, axis=axis),
     ),
     saves="y g",
-    reference=by_row(
-        lambda y, g: [
-            a * (b - sum_of([v * w for v, w in zip(y, g, strict=True)]))
-            for a, b in zip(y, g, strict=True)
-        ]
-    ),
 )
 def softmax_gradient(y: Any, g: Any, /, *, axis: int = -1) -> Any:
     """The gradient with respect to x of a softmax with result ``y``: y (g - sum(g y)).
@@ -245,11 +175,6 @@ def softmax_gradient(y: Any, g: Any, /, *, axis: int = -1) -> Any:
 # The logarithm of softmax ------------------------------------------------------------------------
 
 
-def _log_softmax_of(row: list[Any]) -> list[Any]:
-    total = _logsumexp_of(row) if row else 0.0
-    return [value - total for value in row]
-
-
 def _complex_log_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     if not x.size:
         return xp.zeros(x.shape, dtype=x.dtype)
@@ -264,7 +189,6 @@ def _complex_log_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     vjp=(lambda g, y, x, axis: log_softmax_gradient(conjugate(y), g, axis=axis),),
     saves="y",
     onnx=Onnx("LogSoftmax"),
-    reference=by_row(_log_softmax_of),
 )
 def log_softmax(x: Any, /, axis: int = -1) -> Any:
     """The logarithm of softmax along an axis: x - logsumexp(x).
@@ -301,9 +225,6 @@ def _by_gradient(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
     on_complex=_complex_log_softmax_gradient,
     vjp=(_by_logarithm, _by_gradient),
     saves="y g",
-    reference=by_row(
-        lambda y, g: [b - exponential_of(a) * sum_of(g) for a, b in zip(y, g, strict=True)]
-    ),
 )
 def log_softmax_gradient(y: Any, g: Any, /, *, axis: int = -1) -> Any:
     """The gradient with respect to x of a log_softmax with result ``y``: g - exp(y) sum(g).
@@ -362,14 +283,6 @@ def _complex_logsumexp(xp: Namespace, x: Any, axis: Any, keepdims: bool) -> Any:
     return result if keepdims else xp.reshape(result, xp.sum(x, axis=axis).shape)
 
 
-def _logsumexp_of(row: list[Any]) -> Any:
-    top = builtins.max((value.real for value in row), default=-math.inf)
-    if math.isinf(top):
-        return top
-    total = sum_of([exponential_of(value - top) for value in row])
-    return top + (cmath.log(total) if isinstance(total, complex) else math.log(total))
-
-
 @reduction(
     dtypes=INEXACT,
     scalar=Rows(_logsumexp_body),
@@ -379,8 +292,6 @@ def _logsumexp_of(row: list[Any]) -> Any:
     saves="x y",
     cost=exponentials,
     onnx=lambda w, x, *, axis, keepdims: w.reduce("ReduceLogSumExp", x, axis, keepdims),
-    samples=reduced(),
-    reference=along(_logsumexp_of),
 )
 def logsumexp(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The logarithm of the sum of exp(x) over axes, without overflow.

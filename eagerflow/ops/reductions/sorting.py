@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -12,16 +10,15 @@ from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim, product
 from eagerflow.dispatch import with_context
-from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.dtypes import BOOL, INTEGERS, REAL
+from eagerflow.errors import ShapeError
 from eagerflow.handlers import raised_here
-from eagerflow.op import ErrorSample, Missing, Sample, spec_of
+from eagerflow.op import Missing, spec_of
 from eagerflow.ops.family import batch_along_axis, define, op_of, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.sums import INDEX_RESULT
-from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 from eagerflow.tensor import Tensor
@@ -66,51 +63,6 @@ def _unsorted(g: Any, y: Any, x: Any, axis: int, descending: bool, stable: bool)
     return scatter_along_axis(g, places, x.shape, axis)
 
 
-def _sort_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for shape, axis in (
-        ((5,), 0),
-        ((1,), -1),
-        ((0,), 0),
-        ((2, 3), -1),
-        ((3, 4), 0),
-        ((2, 3, 4), -2),
-    ):
-        for descending in (False, True):
-            x = distinct(rng, dtype, shape)
-            found.append(Sample((x,), {"axis": axis, "descending": descending}))
-    x = distinct(rng, dtype, (4, 6))
-    # The order of equal elements is arbitrary unless it has to be stable.
-    found.append(Sample((x[::2, ::-1],), {"stable": dtype.kind in "bui"}))
-    found.append(Sample((x.T,), {"axis": 0, "descending": True}))
-    found.append(Sample((np.broadcast_to(x[0], (2, 6)),), {}))
-    return found
-
-
-def _sort_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"axis": None}, ShapeError, "is not an axis"),
-        ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken"),
-        ErrorSample((x,), {"descending": "yes"}, DTypeError, "is no bool"),
-    ]
-
-
-def _by_row(function: Callable[[list[Any], bool], list[Any]]) -> Callable[..., Any]:
-    def reference(x: Any, axis: int, descending: bool, stable: bool) -> Any:
-        moved = np.moveaxis(x, axis, -1)
-        out = np.empty(moved.shape)
-        for at in np.ndindex(moved.shape[:-1]):
-            out[at] = function(moved[at].tolist(), descending)
-        return np.moveaxis(out, -1, axis)
-
-    return reference
-
-
-def _places(row: list[Any], descending: bool) -> list[int]:
-    return sorted(range(len(row)), key=row.__getitem__, reverse=descending)
-
-
 def _in_order(w: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
     """Elements in order, and their indices, by ONNX: the first ones of all."""
     at = normalize_axis(axis, x.ndim)
@@ -122,8 +74,6 @@ _SORT: dict[str, Any] = {
     "dtypes": ORDERED,
     "batch": batch_along_axis,
     "split": split_others,
-    "samples": _sort_samples,
-    "errors": _sort_errors,
 }
 
 
@@ -134,7 +84,6 @@ _SORT: dict[str, Any] = {
     vjp=(_unsorted,),
     saves="x",
     onnx=lambda w, x, **order: _in_order(w, x, **order)[0],
-    reference=_by_row(lambda row, descending: sorted(row, reverse=descending)),
 )
 def sort(
     xp: Namespace, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -166,7 +115,6 @@ def sort(
     infer=lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
     vjp=INDEX_RESULT,
     onnx=lambda w, x, **order: _in_order(w, x, **order)[1],
-    reference=_by_row(_places),
 )
 def argsort(
     xp: Namespace, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -233,38 +181,6 @@ def top_places(rows: Any, k: int) -> Any:
     return np.take_along_axis(places, order, -1)
 
 
-def _top_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample((distinct(rng, dtype, shape),), {"k": k, "axis": axis})
-        for shape, k, axis in (
-            ((5,), 2, 0),
-            ((5,), 5, -1),
-            ((5,), 0, 0),
-            ((1,), 1, 0),
-            ((2, 4), 1, -1),
-            ((4, 2), 3, 0),
-            ((2, 3, 4), 2, 1),
-            ((0, 3), 2, 1),
-            ((0,), 0, 0),
-        )
-    ]
-    x = distinct(rng, dtype, (4, 6))
-    found.append(Sample((x[::2, ::-1],), {"k": 3}))
-    found.append(Sample((x.T,), {"k": 4, "axis": 0}))
-    found.append(Sample((np.broadcast_to(x[:1], (2, 6)),), {"k": 2}))
-    return found
-
-
-def _top_reference(x: Any, k: int, axis: int) -> Any:
-    moved = np.moveaxis(x, axis, -1)
-    values, places = np.empty((*moved.shape[:-1], k)), np.empty((*moved.shape[:-1], k), np.int64)
-    for at in np.ndindex(moved.shape[:-1]):
-        row = moved[at].tolist()
-        places[at] = _places(row, True)[:k]
-        values[at] = [row[i] for i in places[at]]
-    return np.moveaxis(values, -1, axis), np.moveaxis(places, -1, axis)
-
-
 @define(
     "sorting",
     dtypes=ORDERED,
@@ -276,13 +192,6 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
     batch=batch_along_axis,
     overrides={"numpy": _top_numpy},
     onnx=lambda w, x, *, k, axis: w.TopK(x, w.integers([k]), axis=axis, dtypes=(x.dtype, "int64")),
-    samples=_top_samples,
-    errors=lambda rng: [
-        ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
-        ErrorSample((np.ones(3),), {"k": 4}, ShapeError, "4 elements cannot be taken"),
-        ErrorSample((np.ones(3),), {"k": -1}, ShapeError, "cannot be taken"),
-    ],
-    reference=_top_reference,
 )
 def _top_k(xp: Namespace, x: Array, /, k: int, axis: int = -1) -> Any:
     """The ``k`` largest elements along an axis, largest first, and their indices."""
@@ -352,36 +261,6 @@ def _batched_places(args: Any, batched: Any, size: int, side: str) -> Any:
     return reshape(searchsorted(x1, x2, sorter, side=side), shape)
 
 
-def _places_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for n, shape in ((5, (3,)), (5, ()), (1, (2, 2)), (0, (2,)), (4, (0, 2)), (6, (2, 3))):
-        for side in ("left", "right"):
-            x1 = np.sort(make(rng, dtype, (n,)))
-            found.append(Sample((x1, make(rng, dtype, shape)), {"side": side}))
-    x1 = np.sort(make(rng, dtype, (6,)))
-    backwards = np.arange(6)[::-1]
-    found.append(Sample((x1[::-1], np.repeat(x1[::2], 2), backwards), {"side": "right"}))
-    found.append(Sample((x1, x1[::-1].reshape(2, 3).T), {}))
-    several: Any = (((2, 5), 3, "left"), ((2, 3, 4), 2, "right"), ((2, 0), 3, "left"))
-    for batch, count, side in several:
-        rows = make(rng, dtype, batch)
-        points = make(rng, dtype, (*batch[:-1], count))
-        found.append(Sample((np.sort(rows), points), {"side": side}))
-        found.append(Sample((rows, points, np.argsort(rows, -1, "stable")), {"side": side}))
-    return found
-
-
-def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any:
-    if x1.ndim > 1:
-        orders = [None] * len(x1) if sorter is None else sorter
-        rows = [_places_reference(*row, side=side) for row in zip(x1, x2, orders, strict=True)]
-        return np.array(rows, np.int64).reshape(x2.shape)
-    values = (x1 if sorter is None else x1[sorter]).tolist()
-    find = bisect.bisect_left if side == "left" else bisect.bisect_right
-    found = [find(values, point) for point in x2.ravel().tolist()]
-    return np.array(found, np.int64).reshape(x2.shape)
-
-
 def _check_sorter(xp: Namespace, sorter: Any) -> None:
     size = sorter.shape[-1]
     low, high = extremes(xp, sorter) or (0, -1)
@@ -414,15 +293,6 @@ def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str
     vjp=INDEX_RESULT,
     batch=_batched_places,
     split=Missing("x1 may not be cut, and x2 is small"),
-    samples=_places_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "the rows of x1"),
-        ErrorSample((np.ones(()), np.ones(2)), {}, ShapeError, "x1 has no axes"),
-        ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
-        ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
-        ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
-    ],
-    reference=_places_reference,
     fails=True,
     onnx=_places_operator,
 )

@@ -11,15 +11,13 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
-from eagerflow.dtypes import INEXACT, NARROW, DType, float32
-from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.dtypes import INEXACT, NARROW, float32
+from eagerflow.errors import DTypeError
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
-from eagerflow.ops.reductions.sums import along, sum, total
-from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.reductions.sums import sum, total
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, reduced_axes
 
@@ -59,14 +57,6 @@ def _mean_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return broadcast_to(share, x.shape)
 
 
-def _mean_of(row: list[Any]) -> Any:
-    if not row:
-        return math.nan
-    if isinstance(row[0], complex):
-        return complex(_mean_of([z.real for z in row]), _mean_of([z.imag for z in row]))
-    return math.fsum(row) / len(row)
-
-
 def _mean_operator(w: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     """The rule of ONNX, where the mean of no elements is 0."""
     if 0 in _reduced_sizes(x, axis):
@@ -81,8 +71,6 @@ def _mean_operator(w: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     vjp=(_mean_rule,),
     jvp="linear",
     onnx=_mean_operator,
-    samples=reduced(),
-    reference=along(_mean_of),
 )
 def mean(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """Arithmetic mean of the elements over axes.
@@ -184,46 +172,13 @@ def _std_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, correction: flo
     return (x - mean(x, axis=axis, keepdims=True)) * (g / divisor)
 
 
-def _spread_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        s
-        for s in reduced(empty=False)(rng, dtype)
-        if s.args[0].ndim and s.attributes.get("axis") != ()  # no kink at a spread of 0
-    ]
-    x = make(rng, dtype, (3, 4))
-    found.append(Sample((x,), {"axis": 1, "correction": 1}))
-    found.append(Sample((x,), {"axis": 0, "correction": 0.5, "keepdims": True}))
-    return found
-
-
 def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     """A measure of spread over axes; ``function`` computes it with NumPy."""
-
-    def of_row(row: list[Any], correction: float) -> float:
-        center = _mean_of(row) if row else 0.0
-        squares = math.fsum(abs(value - center) ** 2 for value in row)
-        free = len(row) - correction
-        variance = squares / free if free > 0 else math.nan
-        return math.sqrt(variance) if function is _fast_std else variance
-
-    def reference(x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
-        return along(lambda row: of_row(row, correction), np.float64)(x, axis, keepdims)
-
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        x = rng.standard_normal((2, 3))
-        return [
-            ErrorSample((x,), {"axis": (1, -1)}, ShapeError, "repeat"),
-            ErrorSample((x,), {"correction": "one"}, DTypeError, "is not a number"),
-        ]
-
     return reduction(
         dtypes=INEXACT,
         result="real",
         scalar=Rows(_std_body if function is _fast_std else _var_body),
         **numpy_kernel(function, _root_of_parts if function is _fast_std else _of_parts),
-        samples=_spread_samples,
-        errors=errors,
-        reference=reference,
         **facts,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,9 +12,9 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
-from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
+from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Batch, Rows, expand_reduced, reduced_shape, reduction
@@ -27,7 +26,6 @@ from eagerflow.ops.reductions.accumulation import (
     wide_dtype,
 )
 from eagerflow.ops.reductions.cumulative import cumulative_prod
-from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
 
@@ -89,39 +87,7 @@ def _body_of(instruction: str, read: Callable[..., Any] = lambda s, x: x) -> Cal
     return body
 
 
-def along(function: Any, dtype: Any = None) -> Any:
-    """A reference that applies ``function`` of a list of Python numbers to each reduced row."""
-
-    def reference(x: Any, axis: Any, keepdims: bool, **more: Any) -> Any:
-        axes = reduced_axes(axis, x.ndim)
-        kept = [i for i in range(x.ndim) if i not in axes]
-        rows = x.transpose(kept + list(axes)).reshape(
-            *(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)
-        )
-        out = np.empty(rows.shape[:-1], object)
-        for at in np.ndindex(out.shape):
-            out[at] = function(rows[at].tolist())
-        if keepdims:
-            out = out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
-        found = np.result_type(*out.ravel().tolist()) if out.size else x.dtype
-        return out.astype(more.get("dtype") or dtype or found)
-
-    return reference
-
-
 # Sums and products -------------------------------------------------------------------------------
-
-
-def reduced_with_dtype(low: float = -2, high: float = 2) -> Any:
-    """Samples of a reduction that has ``dtype``."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = reduced(low, high)(rng, dtype)
-        wide = {"f": "float64", "c": "complex128", "V": "float32"}.get(dtype.kind, "int32")
-        x = make(rng, dtype, (2, 3), low, high)
-        return [*found, Sample((x,), {"axis": 0, "dtype": wide}), Sample((x,), {"dtype": wide})]
-
-    return samples
 
 
 def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
@@ -157,8 +123,6 @@ total: Any = _SUM["direct"](np)
     ),
     jvp="linear",
     onnx=lambda w, x, *, axis, keepdims, dtype: w.reduce("ReduceSum", w.wide(x), axis, keepdims),
-    samples=reduced_with_dtype(),
-    reference=along(builtins.sum),
 )
 def sum(
     xp: Namespace,
@@ -214,8 +178,6 @@ def _product_of_others(x: Any, axis: int) -> Any:
     vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=lambda w, x, *, axis, keepdims, dtype: w.reduce("ReduceProd", w.wide(x), axis, keepdims),
-    samples=reduced_with_dtype(),
-    reference=along(math.prod),
 )
 def prod(
     xp: Namespace,
@@ -255,7 +217,7 @@ def _shares(g: Any, hits: Any, axis: Any) -> Any:
     return hits * (g / sum(hits, axis=axis, keepdims=True))
 
 
-def _extreme(name: str, onnx: str, reference: Any) -> Any:
+def _extreme(name: str, onnx: str) -> Any:
     instruction = name[:3]
     body = _body_of(instruction)
     return reduction(
@@ -268,28 +230,10 @@ def _extreme(name: str, onnx: str, reference: Any) -> Any:
         vjp=(_shared_by_ties,),
         saves="x y",
         onnx=lambda w, x, *, axis, keepdims: w.reduce(onnx, x, axis, keepdims),
-        samples=_extreme_samples,
-        errors=_extreme_errors,
-        reference=along(reference),
     )
 
 
-def _extreme_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = reduced(empty=False)(rng, dtype)
-    if dtype.kind in "biu":
-        return found
-    return [Sample((distinct(rng, dtype, s.args[0].shape),), s.attributes) for s in found]
-
-
-def _extreme_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"axis": (0, -2)}, ShapeError, "repeat"),
-        ErrorSample((x[:, :0],), {"axis": 1}, ShapeError, "nothing to reduce"),
-    ]
-
-
-@_extreme("maximum", "ReduceMax", builtins.max)
+@_extreme("maximum", "ReduceMax")
 def max(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The largest element over axes; NaN if an element is NaN.
 
@@ -303,7 +247,7 @@ def max(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
-@_extreme("minimum", "ReduceMin", builtins.min)
+@_extreme("minimum", "ReduceMin")
 def min(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The smallest element over axes; NaN if an element is NaN.
 
@@ -330,7 +274,7 @@ def _truth_operator(operator: str, w: Any, x: Any, *, axis: Any, keepdims: bool)
     return w.Greater(found, w.constant(0, found.dtype), dtype=bool)
 
 
-def _logical(ufunc: str, reference: Any) -> Any:
+def _logical(ufunc: str) -> Any:
     instruction = {"logical_or": "any", "logical_and": "all"}[ufunc]
     body = _body_of(instruction, _truth)
     return reduction(
@@ -341,12 +285,10 @@ def _logical(ufunc: str, reference: Any) -> Any:
         **reduced_by(ufunc, body),
         vjp=_BOOL_RESULT,
         onnx=partial(_truth_operator, "ReduceMax" if instruction == "any" else "ReduceMin"),
-        samples=reduced(-1, 1),
-        reference=along(reference, "bool"),
     )
 
 
-@_logical("logical_or", builtins.any)
+@_logical("logical_or")
 def any(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """Whether any element over axes is true (nonzero).
 
@@ -360,7 +302,7 @@ def any(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
     return xp.any(x, axis=axis, keepdims=keepdims)
 
 
-@_logical("logical_and", builtins.all)
+@_logical("logical_and")
 def all(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """Whether all elements over axes are true (nonzero).
 
@@ -386,8 +328,6 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     scalar=Rows(lambda s, x: s.sum(_wide(s, _truth(s, x)), "n"), columns=True),
     direct=lambda xp: _count if xp is np else None,
     vjp=_COUNT_RESULT,
-    samples=reduced(-1, 1),
-    reference=along(lambda row: len(row) - row.count(0), "int64"),
 )
 def count_nonzero(
     xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
@@ -431,19 +371,7 @@ def _batched_index(call: Any, args: Any, batched: Any, size: Any, axis: Any, kee
     return rows.reshape((x.shape[0], *(1,) * (x.ndim - 1))) if keepdims else rows
 
 
-def _index_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [s for s in _extreme_samples(rng, dtype) if type(s.attributes.get("axis")) is not tuple]
-
-
-def _index_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
-        ErrorSample((x[:0],), {}, ShapeError, "nothing to search"),
-    ]
-
-
-def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
+def _arg_extreme(name: str, onnx: str) -> Any:
     return reduction(
         dtypes=REAL | BOOL,
         infer=_index_spec,
@@ -452,13 +380,10 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
         vjp=INDEX_RESULT,
         batch=Batch(_batched_index),
         onnx=lambda w, x, *, axis, keepdims: w.position(onnx, x, axis, keepdims),
-        samples=_index_samples,
-        errors=_index_errors,
-        reference=along(lambda row: row.index(reference(row)), "int64"),
     )
 
 
-@_arg_extreme("argmax", "ArgMax", builtins.max)
+@_arg_extreme("argmax", "ArgMax")
 def argmax(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Index of the largest element along an axis, the first of equal ones.
 
@@ -472,7 +397,7 @@ def argmax(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = Fa
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
-@_arg_extreme("argmin", "ArgMin", builtins.min)
+@_arg_extreme("argmin", "ArgMin")
 def argmin(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Index of the smallest element along an axis, the first of equal ones.
 

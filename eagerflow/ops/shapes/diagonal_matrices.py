@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from eagerflow.errors import ArgumentError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.errors import ShapeError
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.filled import zeros
 from eagerflow.ops.creation.ranges import arange
@@ -16,7 +13,6 @@ from eagerflow.ops.family import STANDARD, as_operands
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.operands import whole_number
 from eagerflow.ops.plain import plain
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.diagonals import tri
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import pad
@@ -34,31 +30,7 @@ __all__ = [
 ]
 
 
-def _embedded(rng: np.random.Generator, dtype: Any) -> list[Sample]:
-    cases: tuple[Any, ...] = (((3,), 0), ((3,), 1), ((2, 3), -2), ((2, 1, 2), 0), ((0,), 0))
-    found = [Sample((make(rng, dtype, shape),), {"offset": k}) for shape, k in cases]
-    x = make(rng, dtype, (4, 3))
-    found.append(Sample((x[::2, ::-1],), {"dim1": 0, "dim2": 2}))
-    return [*found, Sample((x,), {"offset": 1, "dim1": 1, "dim2": 0})]
-
-
-def _embedded_reference(x: Any, offset: int, dim1: int, dim2: int) -> Any:
-    size = x.shape[-1] + abs(offset)
-    out = np.zeros((*x.shape[:-1], size, size), x.dtype)
-    for at in np.ndindex(x.shape):
-        out[(*at[:-1], at[-1] + max(-offset, 0), at[-1] + max(offset, 0))] = x[at]
-    return np.moveaxis(out, (-2, -1), (dim1, dim2))
-
-
-@composed(
-    samples=_embedded,
-    reference=_embedded_reference,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3),), {"dim1": 1, "dim2": -1}, ShapeError, "two different axes"),
-        ErrorSample((np.float64(3),), {}, ShapeError, "at least one axis"),
-    ],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def diag_embed(x: Any, /, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Square matrices with the vectors along the last axis on a diagonal.
 
@@ -86,15 +58,7 @@ def diag_embed(x: Any, /, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Te
     return moveaxis(reshape(whole, (*rest, size, size)), (-2, -1), (rows, columns))
 
 
-@composed(
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, shape),), {"k": k})
-        for shape, k in (((3,), 0), ((2, 2), 1), ((2,), -1), ((), 0), ((0,), 0), ((1, 3), 2))
-    ],
-    reference=lambda x, k: np.diagflat(x, k),
-    errors=lambda rng: [ErrorSample((np.ones(3),), {"k": "up"}, ArgumentError, "taken")],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def diagflat(x: Any, /, k: int = 0) -> Tensor:
     """A square matrix with all elements of a tensor, row by row, on a diagonal.
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Split
+from eagerflow.op import Split
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.family import stacked
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, shape_op
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 from eagerflow.tensor import Tensor
@@ -42,33 +39,8 @@ def _triangle_spec(x: TensorSpec, k: int = 0) -> TensorSpec:
     return x.like()
 
 
-_triangle_samples = shaped(
-    "k",
-    ((3, 3), 0),
-    ((3, 3), 1),
-    ((3, 3), -1),
-    ((2, 4), 1),
-    ((4, 2), -2),
-    ((1, 3), 0),
-    ((2, 2, 3), 0),
-    ((0, 3), 0),
-    ((3, 3), 9),
-    ((3, 3), -9),
-    turned={"k": 0},
-    repeated={"k": 1},
-)
-
-
-def _triangle(keep: Any, gradient: Any, upper: int) -> Any:
-    """An op that keeps the elements whose ``column - row - k`` satisfies ``keep``."""
-
-    def reference(x: Any, k: int) -> Any:
-        out = np.zeros_like(x)
-        for at in np.ndindex(x.shape):
-            if keep(at[-1] - at[-2] - k):
-                out[at] = x[at]
-        return out
-
+def _triangle(gradient: Any, upper: int) -> Any:
+    """An op that keeps the elements on one side of a diagonal."""
     return shape_op(
         infer=_triangle_spec,
         vjp=(gradient,),
@@ -77,12 +49,6 @@ def _triangle(keep: Any, gradient: Any, upper: int) -> Any:
         onnx=lambda w, x, *, k: w.Trilu(
             w.computable(x), w.constant(_offset(k, x), "int64"), upper=upper
         ),
-        samples=_triangle_samples,
-        errors=lambda rng: [
-            ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
-            ErrorSample((np.ones((3, 3)), 0.5), {}, ShapeError, "not the number of a diagonal"),
-        ],
-        reference=reference,
         method=True,
     )
 
@@ -92,7 +58,7 @@ def _offset(k: int, x: Any) -> int:
     return max(-x.shape[-2] - 1, min(x.shape[-1] + 1, k))
 
 
-@_triangle(lambda offset: offset <= 0, lambda g, y, x, k: tril(g, k), 0)
+@_triangle(lambda g, y, x, k: tril(g, k), 0)
 def tril(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     """Matrices with zeros above a diagonal.
 
@@ -106,7 +72,7 @@ def tril(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     return xp.tril(x, k=_offset(k, x))
 
 
-@_triangle(lambda offset: offset >= 0, lambda g, y, x, k: triu(g, k), 1)
+@_triangle(lambda g, y, x, k: triu(g, k), 1)
 def triu(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     """Matrices with zeros below a diagonal.
 

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import Dim
-from eagerflow.dtypes import DType
-from eagerflow.errors import AxisError, CaptureError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Into, Sample, Split
+from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.op import Into, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis, batch_first, split_others
 from eagerflow.ops.indexing.indices import ALL, refuse_none
-from eagerflow.ops.samples import make, shaped
 from eagerflow.ops.shapes.reshaping import copy_kernels, no_work, reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
@@ -44,16 +42,6 @@ def _at_least_one(arrays: Any) -> None:
             received="an empty list",
             expected="a list of at least one tensor",
         )
-
-
-def _list_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 4))
-    return [
-        ErrorSample(([],), {}, ShapeError, "nothing to join"),
-        ErrorSample(([a, b],), {"axis": 0}, ShapeError, "differ"),
-        ErrorSample(([a, a],), {"axis": 4}, AxisError, "axis 4 does not exist"),
-        ErrorSample(([a, "b"],), {"axis": 0}, DTypeError, "str"),
-    ]
 
 
 # Joining ------------------------------------------------------------------------------------------
@@ -94,37 +82,6 @@ def _concat_back(g: Any, y: Any, *arrays: Any, axis: Any) -> tuple[Any, ...]:
     )
 
 
-def _joined(*arrays: Any, axis: Any) -> Any:
-    """Concatenation row by row, as lists."""
-    if axis is None:
-        return np.array([v for a in arrays for v in a.ravel()], arrays[0].dtype)
-    rows = [row for a in arrays for row in np.moveaxis(a, axis, 0)]
-    rest = np.moveaxis(arrays[0], axis, 0).shape[1:]
-    whole = np.array(rows, arrays[0].dtype).reshape(len(rows), *rest)
-    return np.moveaxis(whole, 0, axis)
-
-
-def _concat_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    def of(axis: Any, *shapes: Any) -> Sample:
-        return Sample(tuple(make(rng, dtype, shape) for shape in shapes), {"axis": axis})
-
-    base = make(rng, dtype, (4, 6))
-    return [
-        of(0, (3,)),
-        of(0, (3,), (2,)),
-        of(-1, (3,), (0,), (2,)),
-        of(0, (2, 3), (1, 3)),
-        of(1, (2, 3), (2, 1)),
-        of(-2, (2, 3), (1, 3), (2, 3)),
-        of(None, (2, 3), (2,)),
-        of(None, (), (2,)),
-        of(1, (0, 2), (0, 3)),
-        of(2, (2, 1, 3), (2, 1, 1)),
-        Sample((base.T, base[::2, ::-1].T), {"axis": 1}),
-        Sample((np.broadcast_to(base[0], (2, 6)), base), {"axis": 0}),
-    ]
-
-
 def _concat_into(*arrays: Any, axis: Any = 0) -> Into | None:
     """The kernel that concatenates arrays of one dtype; None if they are flattened first."""
     if axis is None or len({a.dtype for a in arrays}) > 1:
@@ -146,9 +103,6 @@ def _concat_into(*arrays: Any, axis: Any = 0) -> Into | None:
     batch=batch_along_axis,
     split=split_others,
     onnx=lambda w, *arrays, axis: w.joined(arrays, axis),
-    samples=_concat_samples,
-    errors=_list_errors,
-    reference=_joined,
 )
 def concat(xp: Namespace, /, *arrays: Array, axis: Axis = 0) -> Array:
     """Tensors one after another along an axis that they have.
@@ -188,28 +142,6 @@ def _stack_split(*arrays: TensorSpec, axis: int) -> list[Split]:
     return [Split((i,) * len(arrays), i + (i >= at)) for i in range(arrays[0].ndim)]
 
 
-def _stack_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample(tuple(make(rng, dtype, shape) for _ in range(count)), {"axis": axis})
-        for shape, count, axis in (
-            ((), 1, 0),
-            ((), 3, -1),
-            ((3,), 1, 0),
-            ((3,), 2, 0),
-            ((3,), 2, 1),
-            ((2, 3), 3, -1),
-            ((2, 3), 2, 1),
-            ((2, 3), 2, -3),
-            ((0, 2), 2, 1),
-            ((1, 2, 1), 2, 2),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2], base[:, ::2].T), {"axis": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (4, 6)), base), {"axis": 0}))
-    return found
-
-
 @shape_op(
     arrange=partial(_arrange_list, "stack"),
     infer=_stack_spec,
@@ -220,15 +152,6 @@ def _stack_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     onnx=lambda w, *arrays, axis: w.joined(
         [w.Unsqueeze(x, w.axes(normalize_axis(axis, x.ndim + 1))) for x in arrays],
         normalize_axis(axis, arrays[0].ndim + 1),
-    ),
-    samples=_stack_samples,
-    errors=_list_errors,
-    reference=lambda *arrays, axis: np.moveaxis(
-        np.array([a.tolist() for a in arrays], arrays[0].dtype).reshape(
-            len(arrays), *arrays[0].shape
-        ),
-        0,
-        axis,
     ),
 )
 def stack(xp: Namespace, /, *arrays: Array, axis: int = 0) -> Array:
@@ -258,23 +181,6 @@ def _unstack_spec(x: TensorSpec, axis: int = 0) -> tuple[TensorSpec, ...]:
     return (x.like((*x.shape[:at], *x.shape[at + 1 :])),) * size
 
 
-_unstack_samples = shaped(
-    "axis",
-    ((3,), 0),
-    ((1,), -1),
-    ((2, 3), 0),
-    ((2, 3), 1),
-    ((2, 3), -2),
-    ((2, 3, 4), 1),
-    ((2, 0), 0),
-    ((1, 4), 0),
-    ((4, 1), 1),
-    ((2, 3, 1), -1),
-    turned={"axis": 1},
-    repeated={"axis": 0},
-)
-
-
 @shape_op(
     views="some",
     infer=_unstack_spec,
@@ -287,14 +193,6 @@ _unstack_samples = shaped(
     cost=no_work,
     onnx=lambda w, x, *, axis: tuple(
         w.Squeeze(part, w.axes(axis)) for part in w.parts(x, [1] * x.shape[axis], axis)
-    ),
-    samples=_unstack_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"axis": 2}, AxisError, "axis 2 does not exist"),
-        ErrorSample((rng.random(()),), {}, AxisError, "axis 0 does not exist"),
-    ],
-    reference=lambda x, axis: tuple(
-        x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
     ),
 )
 def unstack(xp: Namespace, x: Array, /, axis: int = 0) -> Array:
@@ -347,23 +245,6 @@ def _split_spec(x: TensorSpec, indices_or_sections: Any, axis: int = 0) -> tuple
     return tuple(x.like((*x.shape[:at], b - a, *x.shape[at + 1 :])) for a, b in pairwise(ends))
 
 
-_split_samples = shaped(
-    "indices_or_sections axis",
-    ((6,), 2, 0),
-    ((6,), 1, 0),
-    ((6,), (2, 3), 0),
-    ((4, 6), 3, 1),
-    ((4, 6), 2, -2),
-    ((4, 6), (1, 1, 5), 1),
-    ((4, 6), (), 0),
-    ((2, 0), 2, 1),
-    ((3, 2), (0, 3), 0),
-    ((5,), (-2,), 0),
-    turned={"indices_or_sections": (1,), "axis": 1},
-    repeated={"indices_or_sections": 2, "axis": 1},
-)
-
-
 @shape_op(
     views="some",
     infer=_split_spec,
@@ -375,15 +256,6 @@ _split_samples = shaped(
     onnx=lambda w, x, *, indices_or_sections, axis: w.parts(
         x, [v.shape[axis] for v in w.results], axis
     ),
-    samples=_split_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),
-        ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
-        ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
-        ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
-        ErrorSample((np.ones(5), 1, 1), {}, AxisError, "axis 1 does not exist"),
-    ],
-    reference=lambda x, indices_or_sections, axis: tuple(np.split(x, indices_or_sections, axis)),
 )
 def split(xp: Namespace, x: Array, /, indices_or_sections: Sizes, axis: int = 0) -> Array:
     """The tensor cut along an axis into a tuple of parts.

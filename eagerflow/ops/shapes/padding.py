@@ -10,9 +10,9 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim, product
 from eagerflow.display import summary
 from eagerflow.dtypes import COMPLEX, FLOATS, promote
-from eagerflow.errors import AxisError, CaptureError, DTypeError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Sample, Split
+from eagerflow.op import Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
@@ -27,7 +27,6 @@ from eagerflow.ops.family import (
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.plain import plain
-from eagerflow.ops.samples import shaped, values
 from eagerflow.ops.shapes.reshaping import reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators, Tensor
@@ -162,25 +161,6 @@ def _pad_back(g: Any, y: Any, x: Any, pad_width: Any, mode: str, constant_values
     return g
 
 
-_pad_samples = shaped(
-    "pad_width mode",
-    ((3,), 2, "constant"),
-    ((3,), (1, 2), "constant"),
-    ((2, 3), ((0, 1), (2, 0)), "constant"),
-    ((0, 2), 1, "constant"),
-    ((), 0, "constant"),
-    ((2, 3), 0, "constant"),
-    ((3,), 2, "reflect"),
-    ((2, 3), ((1, 0), (2, 5)), "reflect"),
-    ((1, 2), 1, "reflect"),
-    ((2, 3), ((1, 0), (2, 5)), "edge"),
-    ((3,), (0, 4), "symmetric"),
-    ((3,), (4, 1), "wrap"),
-    turned={"pad_width": 1, "constant_values": 1},
-    repeated={"pad_width": 1, "mode": "edge"},
-)
-
-
 def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
     """The rule of ONNX; repeated elements are gathered by indices."""
     pairs, shape = pad_widths(pad_width, x.ndim), x.shape
@@ -207,25 +187,6 @@ def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values:
     ),
     split=lambda x, pad_width, **more: _untouched(x, pad_width, "pad_width"),
     onnx=_pad_operator,
-    samples=_pad_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-        ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to pad 1 axis"),
-        ErrorSample((np.ones(3), 1, "mirror"), {}, ShapeError, "is not a way to pad"),
-        ErrorSample((np.ones(0), 1, "edge"), {}, ShapeError, "no elements to pad with"),
-        ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-        ErrorSample((np.ones(3, int), 1, "constant", 0.5), {}, DTypeError, "not a value of"),
-    ],
-    reference=lambda x, pad_width, mode, constant_values: (
-        np.pad(
-            x,
-            pad_width,
-            mode,
-            **({"constant_values": constant_values} if mode == "constant" else {}),
-        )
-        if x.ndim
-        else x
-    ),
 )
 def _pad(
     xp: Namespace,
@@ -299,12 +260,6 @@ def _kept(shape: Any, crop_width: Any) -> tuple[tuple[slice, ...], tuple[Any, ..
     return tuple(slice(a, n - b) for n, (a, b) in columns), sizes
 
 
-def _crop_reference(x: Any, crop_width: Any) -> Any:
-    for axis, (before, behind) in enumerate(pad_widths(crop_width, x.ndim)):
-        x = np.delete(x, [*range(before), *range(x.shape[axis] - behind, x.shape[axis])], axis)
-    return x
-
-
 @shape_op(
     infer=lambda x, crop_width: x.like(_kept(x.shape, crop_width)[1]),
     vjp=(lambda g, y, x, crop_width: pad(g, crop_width),),
@@ -312,27 +267,6 @@ def _crop_reference(x: Any, crop_width: Any) -> Any:
         args[0], ((0, 0), *pad_widths(crop_width, args[0].ndim - 1, "crop_width"))
     ),
     split=lambda x, crop_width: _untouched(x, crop_width, "crop_width"),
-    samples=shaped(
-        "crop_width",
-        ((5,), 1),
-        ((5,), (1, 2)),
-        ((4,), (4, 0)),
-        ((3, 4), ((0, 1), (2, 0))),
-        ((2, 3), ((0, 0), (0, 0))),
-        ((0, 3), ((0, 0), (1, 1))),
-        ((2, 3, 4), 1),
-        ((2, 3, 4), ((0, 0), (1, 1), (0, 3))),
-        ((1, 5), ((0, 0), (2, 0))),
-        ((), ()),
-        turned={"crop_width": ((0, 1), (1, 0))},
-        repeated={"crop_width": ((1, 0), (2, 2))},
-    ),
-    errors=lambda rng: [
-        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-        ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to crop 1 axis"),
-        ErrorSample((np.ones(3), 2), {}, ShapeError, "more than axis 0 has"),
-    ],
-    reference=_crop_reference,
 )
 def crop(xp: Namespace, x: Array, /, crop_width: Widths) -> Array:
     """The tensor without the first and the last elements of its axes: the inverse of ``pad``.
@@ -361,19 +295,6 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
     vjp=(lambda g, y, x, axis: flip(g, axis),),
     batch=batch_along_axes,
     split=split_others,
-    samples=lambda rng, dtype: [
-        *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),
-        *(
-            Sample((x,), {"axis": axis})
-            for x in values(rng, dtype)[6:]
-            for axis in (0, -1, (0, -1), ())
-        ),
-    ],
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), 2), {}, AxisError, "axis 2 does not exist"),
-        ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
-    ],
-    reference=lambda x, axis: np.flip(x, axis),
     method=True,
 )
 def flip(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
@@ -432,35 +353,11 @@ def _roll_back(g: Any, y: Any, x: Any, shift: Any, axis: Any) -> Any:
     return roll(g, back, axis)
 
 
-_roll_samples = shaped(
-    "shift axis",
-    ((5,), 2, None),
-    ((5,), -7, 0),
-    ((), 1, None),
-    ((0,), 1, 0),
-    ((2, 3), 1, None),
-    ((2, 3), 1, 1),
-    ((2, 3), (1, -1), (0, 1)),
-    ((2, 3), 2, (0, -1)),
-    ((2, 0), 1, 0),
-    ((2, 3), (1, 1), (1, 1)),
-    turned={"shift": 1, "axis": 0},
-    repeated={"shift": -2, "axis": -1},
-)
-
-
 @shape_op(
     infer=_rolled_spec,
     vjp=(_roll_back,),
     batch=_batched_roll,
     split=lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
-    samples=_roll_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), 1, 2), {}, AxisError, "axis 2 does not exist"),
-        ErrorSample((np.ones((2, 3)), 0.5, 0), {}, ShapeError, "is not a shift"),
-        ErrorSample((np.ones((2, 3)), (1, 2), 0), {}, ShapeError, "2 shifts for 1 axes"),
-    ],
-    reference=lambda x, shift, axis: np.roll(x, shift, axis),
 )
 def roll(xp: Namespace, x: Array, /, shift: Sizes, axis: Axes = None) -> Array:
     """The tensor shifted along axes; elements wrap around.

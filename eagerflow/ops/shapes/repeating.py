@@ -8,14 +8,12 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
-from eagerflow.errors import AxisError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample
+from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.plain import plain
-from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 from eagerflow.tensor import Operators, Tensor
@@ -47,23 +45,6 @@ def _batched_tile(args: Any, batched: Any, size: Any, repetitions: Any) -> Any:
     return tile(reshape(x, (size, *sizes)), (1, *times))
 
 
-_tile_samples = shaped(
-    "repetitions",
-    ((), 3),
-    ((), ()),
-    ((3,), 2),
-    ((3,), (2, 2)),
-    ((2, 3), 2),
-    ((2, 3), (2, 1)),
-    ((2, 3), (1, 1, 2)),
-    ((2, 3), (0, 2)),
-    ((0, 2), 2),
-    ((2, 1, 2), (3, 2)),
-    turned={"repetitions": (2, 1)},
-    repeated={"repetitions": 2},
-)
-
-
 def _tile_operator(w: Any, x: Any, *, repetitions: Any) -> Any:
     sizes, times = _repetitions(x, repetitions)
     return w.Tile(w.Reshape(x, w.shape(sizes), allowzero=1), w.shape(times))
@@ -75,13 +56,6 @@ def _tile_operator(w: Any, x: Any, *, repetitions: Any) -> Any:
     vjp=(_tile_back,),
     batch=_batched_tile,
     onnx=_tile_operator,
-    samples=_tile_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-        ErrorSample((np.ones(3), 1.5), {}, ShapeError, "is not a shape"),
-        ErrorSample((np.ones(3), (2**40, 2**40)), {}, ShapeError, "too large"),
-    ],
-    reference=lambda x, repetitions: np.tile(x, repetitions),
     method=True,
 )
 def tile(xp: Namespace, x: Array, /, repetitions: Sizes) -> Array:
@@ -158,31 +132,6 @@ def _repeat_back(g: Any, y: Any, x: Any, repeats: Any, axis: Any) -> Any:
     return reshape(back, x.shape)
 
 
-def _repeat_reference(x: Any, repeats: Any, axis: Any) -> Any:
-    size = x.size if axis is None else x.shape[axis]
-    counts = np.broadcast_to(repeats, size).tolist()
-    rows = [np.take(x, [i], axis) for i, count in enumerate(counts) for _ in range(count)]
-    return np.concatenate([np.take(x, np.arange(0), axis), *rows], 0 if axis is None else axis)
-
-
-_repeat_samples = shaped(
-    "repeats axis",
-    ((), 2, None),
-    ((3,), 2, None),
-    ((3,), (1, 0, 2), 0),
-    ((2, 3), 2, None),
-    ((2, 3), 2, 0),
-    ((2, 3), 3, -1),
-    ((2, 3), (2, 0, 1), 1),
-    ((2, 3), 0, 1),
-    ((0, 2), 2, 1),
-    ((2, 1, 3), (2,), 1),
-    ((2, 3), (1, 2, 0, 1, 1, 3), None),
-    turned={"repeats": 2, "axis": 1},
-    repeated={"repeats": (3, 1), "axis": 0},
-)
-
-
 def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
     """The rule of ONNX: elements gathered by indices."""
     count = int(product(x.shape) if axis is None else x.shape[axis])
@@ -196,15 +145,6 @@ def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
     onnx=_repeat_operator,
     vjp=(_repeat_back,),
     batch=batch_along_axis,
-    samples=_repeat_samples,
-    errors=lambda rng: [
-        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-        ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
-        ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-        ErrorSample((np.ones(3), 2, 1), {}, AxisError, "axis 1 does not exist"),
-        ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
-    ],
-    reference=_repeat_reference,
     method=True,
 )
 def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Array:

@@ -9,14 +9,12 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
-from eagerflow.dtypes import DType
-from eagerflow.errors import AxisError, CaptureError, ShapeError
-from eagerflow.op import ErrorSample, Sample, Split
+from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.op import Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.creation.cast import own_value
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
-from eagerflow.ops.samples import make, shaped
 from eagerflow.spec import (
     Array,
     Namespace,
@@ -98,28 +96,6 @@ def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
     return wanted
 
 
-def _reshape_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    x = make(rng, dtype, (2, 3, 4))
-    shapes = ((24,), (4, 6), (-1,), (2, -1), (1, 2, 3, 4), (2, 3, 4), 24)
-    found = [Sample((x,), {"shape": shape}) for shape in shapes]
-    found.append(Sample((make(rng, dtype, (0, 3)),), {"shape": (3, 0)}))
-    found.append(Sample((make(rng, dtype, ()),), {"shape": (1, 1)}))
-    found.append(Sample((make(rng, dtype, (1,)),), {"shape": ()}))
-    found.append(Sample((np.broadcast_to(x[0, 0], (3, 4)),), {"shape": (2, 6)}))
-    found.append(Sample((x.T[:, ::-1],), {"shape": (6, 4)}))
-    return found
-
-
-def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((2, 3))
-    return [
-        ErrorSample((x,), {"shape": (4, 2)}, ShapeError, "6 elements do not fit"),
-        ErrorSample((x,), {"shape": (-1, -1)}, ShapeError, "at most one"),
-        ErrorSample((x,), {"shape": (-1, -3)}, ShapeError, "at most one"),
-        ErrorSample((x,), {"shape": "six"}, ShapeError, "is not a size"),
-    ]
-
-
 @view_op(
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     also={"copy": None},
@@ -131,9 +107,6 @@ def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
         )
     ),
     onnx=lambda w, x, *, shape: w.Reshape(x, w.shape(w.results[0].shape), allowzero=1),
-    samples=_reshape_samples,
-    errors=_reshape_errors,
-    reference=lambda x, shape: x.ravel().reshape(shape),
     method=False,
 )
 def reshape(xp: Namespace, x: Array, /, shape: Sizes) -> Array:
@@ -158,7 +131,7 @@ def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Tensor:
 Operators.reshape = _reshape_method  # type: ignore[method-assign]
 
 
-def _order(axes: Any, rank: int) -> tuple[int, ...]:
+def memory_order(axes: Any, rank: int) -> tuple[int, ...]:
     """The axes counted from the front; None means their reverse order."""
     if axes is None:
         return tuple(range(rank - 1, -1, -1))
@@ -179,21 +152,11 @@ def _order(axes: Any, rank: int) -> tuple[int, ...]:
 
 
 def _permuted(x: TensorSpec, axes: Any = None) -> TensorSpec:
-    return x.like(tuple(x.shape[i] for i in _order(axes, x.ndim)))
-
-
-def _permuted_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    orders = ((), (0,), (1, 0), (-1, -2), (2, 0, 1), (0, 1, 2), (1, -3, 2), (-2, -1, 0))
-    found = [Sample((make(rng, dtype, (2, 3, 4)[: len(a)]),), {"axes": a}) for a in orders]
-    found.append(Sample((make(rng, dtype, (2, 3, 4)),)))
-    base = make(rng, dtype, (4, 6))
-    for x in (base.T[::2], base[::-1, 1:-1], np.broadcast_to(base[0], (2, 6)), base[:0]):
-        found.append(Sample((x,), {"axes": (1, 0)}))
-    return found
+    return x.like(tuple(x.shape[i] for i in memory_order(axes, x.ndim)))
 
 
 def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
-    order = _order(axes, rank)
+    order = memory_order(axes, rank)
     return tuple(order.index(i) for i in range(rank))
 
 
@@ -203,17 +166,10 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     direct=lambda xp: xp.ndarray.transpose,
     vjp=(lambda g, y, x, axes: permute_dims(g, _inverse(axes, g.ndim)),),
     batch=lambda args, batched, size, axes: permute_dims(
-        args[0], (0, *(i + 1 for i in _order(axes, args[0].ndim - 1)))
+        args[0], (0, *(i + 1 for i in memory_order(axes, args[0].ndim - 1)))
     ),
-    split=lambda x, axes: [Split((i,), at) for at, i in enumerate(_order(axes, x.ndim))],
-    onnx=lambda w, x, *, axes: w.Transpose(x, perm=_order(axes, x.ndim)),
-    samples=_permuted_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
-        ErrorSample((rng.random((2, 3)),), {"axes": (0,)}, ShapeError, "each axis once"),
-        ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
-    ],
-    reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), list(_order(axes, x.ndim))),
+    split=lambda x, axes: [Split((i,), at) for at, i in enumerate(memory_order(axes, x.ndim))],
+    onnx=lambda w, x, *, axes: w.Transpose(x, perm=memory_order(axes, x.ndim)),
 )
 def permute_dims(xp: Namespace, x: Array, /, axes: Axes = None) -> Array:
     """The axes in another order.
@@ -224,7 +180,7 @@ def permute_dims(xp: Namespace, x: Array, /, axes: Axes = None) -> Array:
     >>> ef.permute_dims(ef.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    return xp.permute_dims(x, _order(axes, x.ndim))
+    return xp.permute_dims(x, memory_order(axes, x.ndim))
 
 
 def _broadcast_spec(x: TensorSpec, shape: Any) -> TensorSpec:
@@ -245,23 +201,6 @@ def unbroadcast(g: Any, shape: Any) -> Any:
     extra = g.ndim - len(shape)
     axes = tuple(i for i in range(g.ndim) if i < extra or (shape[i - extra] == 1 != g.shape[i]))
     return reshape(g.sum(axis=axes) if axes else g, shape)
-
-
-_broadcast_samples = shaped(
-    "shape",
-    ((), ()),
-    ((), 3),
-    ((3,), (2, 3)),
-    ((2, 1), (2, 4)),
-    ((1, 1), (0, 3)),
-    ((0,), (2, 0)),
-    ((2, 3), (2, 3)),
-    ((1, 3, 1), (2, 2, 3, 4)),
-    ((1,), (5,)),
-    ((2, 1, 3), (2, 4, 3)),
-    turned={"shape": (2, 3, 4)},
-    repeated={"shape": (4, 2, 6)},
-)
 
 
 def _broadcast_numpy(x: Any, shape: Any) -> Any:
@@ -291,13 +230,6 @@ def _broadcast_numpy(x: Any, shape: Any) -> Any:
         (size, *as_shape(shape)),
     ),
     onnx=lambda w, x, *, shape: w.Expand(x, w.shape(w.results[0].shape)),
-    samples=_broadcast_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"shape": (2, 4)}, ShapeError, "broadcast"),
-        ErrorSample((rng.random((2, 3)),), {"shape": (3,)}, ShapeError, "broadcast"),
-        ErrorSample((rng.random((2, 3)),), {"shape": (-1, 3)}, ShapeError, "negative"),
-    ],
-    reference=lambda x, shape: x + np.zeros(shape, x.dtype),
 )
 def broadcast_to(xp: Namespace, x: Array, /, shape: Sizes) -> Array:
     """The values repeated along axes of size 1, and along new axes in front.
@@ -349,28 +281,6 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
     batch=_batched_expand,
     onnx=lambda w, x, *, axis: w.Unsqueeze(x, w.axes(axis)),
-    samples=shaped(
-        "axis",
-        ((), 0),
-        ((), -1),
-        ((3,), 0),
-        ((3,), 1),
-        ((3,), -2),
-        ((2, 3), 1),
-        ((2, 3), (0, -1)),
-        ((0, 2), 2),
-        ((2, 3), (1, 2)),
-        ((2,), ()),
-        ((1, 2), 0),
-        turned={"axis": -1},
-        repeated={"axis": 1},
-    ),
-    errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"axis": 3}, AxisError, "axis 3 does not exist"),
-        ErrorSample((rng.random((2, 3)),), {"axis": -4}, AxisError, "axis -4 does not exist"),
-        ErrorSample((rng.random((2, 3)),), {"axis": (0, 0)}, ShapeError, "repeat"),
-    ],
-    reference=lambda x, axis: np.expand_dims(x, axis),
 )
 def expand_dims(xp: Namespace, x: Array, /, axis: Axes = 0) -> Array:
     """The tensor with new axes of size 1.
@@ -421,36 +331,6 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
     batch=_batched_squeeze,
     onnx=lambda w, x, *, axis: w.Reshape(x, w.shape(w.results[0].shape), allowzero=1),
-    samples=lambda rng, dtype: (
-        [
-            Sample((make(rng, dtype, shape),), {"axis": axis})
-            for shape, axis in (
-                ((1,), 0),
-                ((1, 3), 0),
-                ((3, 1), -1),
-                ((1, 3, 1), (0, 2)),
-                ((1, 3, 1), None),
-                ((), None),
-                ((2, 3), None),
-                ((2, 3), ()),
-                ((1, 0, 1), 0),
-                ((1, 1, 1), (-1, 1)),
-                ((2, 1, 3), -2),
-            )
-        ]
-        + [Sample((make(rng, dtype, (4, 1, 6)).T[::2],), {"axis": 1})]
-    ),
-    errors=lambda rng: [
-        ErrorSample((rng.random((2, 1)),), {"axis": 0}, ShapeError, "axis 0 has size 2"),
-        ErrorSample((rng.random((2, 1)),), {"axis": (1, -1)}, ShapeError, "repeat"),
-    ],
-    reference=lambda x, axis: x.reshape(
-        [
-            n
-            for i, n in enumerate(x.shape)
-            if n != 1 or (axis is not None and i not in {a % x.ndim for a in np.ravel(axis)})
-        ]
-    ),
 )
 def squeeze(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
     """The tensor without axes of size 1.

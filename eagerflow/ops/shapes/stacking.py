@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.errors import AxisError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.errors import ShapeError
 from eagerflow.ops.composition import composed
 from eagerflow.ops.family import STANDARD, as_operands
 from eagerflow.ops.plain import plain
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat, split
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import normalize_axis
@@ -154,23 +152,7 @@ def column_stack(arrays: Any) -> Tensor:
     return concat(columns, axis=1)
 
 
-def _joined(rng: np.random.Generator, dtype: Any) -> list[Sample]:
-    shapes: tuple[Any, ...] = (((3,), (2,), None), ((2, 3), (2,), None), ((), (), None))
-    shapes += (((2, 3), (1, 3), 0), ((2, 3), (2, 2), -1), ((0,), (2,), 0))
-    return [
-        Sample((make(rng, dtype, a), make(rng, dtype, b)), {"axis": axis}) for a, b, axis in shapes
-    ]
-
-
-@composed(
-    samples=_joined,
-    reference=lambda x, values, axis: np.append(x, values, axis),
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, ""),
-        ErrorSample((np.ones(2), np.ones(3)), {"axis": 1}, AxisError, "axis 1 does not exist"),
-    ],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def append(x: Any, values: Any, /, axis: Any = None) -> Tensor:
     """A tensor with another one appended along an axis; without an axis, both are flattened.
 

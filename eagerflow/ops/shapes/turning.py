@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
-from eagerflow.op import ErrorSample
+from eagerflow.errors import ShapeError, short_repr
 from eagerflow.ops.composition import composed
 from eagerflow.ops.family import STANDARD
 from eagerflow.ops.operands import whole_number
-from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.padding import flip
 from eagerflow.ops.shapes.reshaping import swapaxes
 from eagerflow.spec import normalize_axis
@@ -19,15 +15,8 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["fliplr", "flipud", "rot90"]
 
-_flipped = shaped("", ((2, 3),), ((4, 2, 2),), ((1, 1),), ((0, 3),), turned={}, repeated={})
 
-
-@composed(
-    samples=_flipped,
-    reference=lambda x: x[:, ::-1],
-    errors=lambda rng: [ErrorSample((np.ones(3),), {}, AxisError, "axis 1 does not exist")],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def fliplr(x: Any, /) -> Tensor:
     """The tensor with its second axis in reverse order: columns from right to left.
 
@@ -40,12 +29,7 @@ def fliplr(x: Any, /) -> Tensor:
     return flip(x, axis=1)
 
 
-@composed(
-    samples=_flipped,
-    reference=lambda x: x[::-1],
-    errors=lambda rng: [ErrorSample((np.float64(3),), {}, AxisError, "axis 0 does not exist")],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def flipud(x: Any, /) -> Tensor:
     """The tensor with its first axis in reverse order: rows from the last to the first.
 
@@ -57,24 +41,7 @@ def flipud(x: Any, /) -> Tensor:
     return flip(x, axis=0)
 
 
-@composed(
-    samples=shaped(
-        "k axes",
-        *(((2, 3), k, (0, 1)) for k in (0, 1, 2, 3, -1, 5)),
-        ((2, 3, 4), 1, (1, 2)),
-        ((2, 3, 4), 3, (2, 0)),
-        ((2, 3, 4), 1, (-1, 0)),
-        turned={"k": 1},
-        repeated={"k": 3},
-    ),
-    reference=lambda x, k=1, axes=(0, 1): np.rot90(x, k, axes),
-    errors=lambda rng: [
-        ErrorSample((np.ones((2, 2)),), {"axes": (0, -2)}, ShapeError, "two different axes"),
-        ErrorSample((np.ones((2, 2)),), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
-        ErrorSample((np.ones((2, 2)),), {"k": 0.5}, ArgumentError, "is not taken"),
-    ],
-    dtypes=STANDARD,
-)
+@composed(dtypes=STANDARD)
 def rot90(x: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """The tensor turned by ``k`` right angles, from the first of two axes to the second.
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import COMPLEX, INEXACT, NARROW, DType, float32, real_dtype
 from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones
@@ -22,7 +19,6 @@ from eagerflow.ops.fft.transforms import fft, ifft, irfft, rfft
 from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import crop, pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, swapaxes
 from eagerflow.ops.signal.windows import WINDOWS
@@ -44,7 +40,7 @@ def _positive(value: Any, name: str) -> int:
     return value
 
 
-def _frame(n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]:
+def frame_of(n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]:
     length = _positive(n_fft, "n_fft")
     hop = max(1, length // 4) if hop_length is None else _positive(hop_length, "hop_length")
     width = length if win_length is None else _positive(win_length, "win_length")
@@ -57,7 +53,7 @@ def _frame(n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]
     return length, hop, width
 
 
-def _weights(window: Any, width: int, length: int, dtype: DType, device: Any = None) -> Any:
+def window_weights(window: Any, width: int, length: int, dtype: DType, device: Any = None) -> Any:
     """The window, centered in ``length`` weights and zero-padded; None if all are 1."""
     if isinstance(window, str):
         if window not in WINDOWS:
@@ -91,62 +87,7 @@ def _places(count: Any, hop: int, length: int, device: str) -> Any:
 # Pieces to spectra -------------------------------------------------------------------------------
 
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    taper = make(rng, real_dtype(dtype), (8,), 0.5, 1)
-    return [
-        Sample((make(rng, dtype, shape),), attributes)
-        for shape, attributes in (
-            ((16,), {"n_fft": 8}),
-            ((20,), {"n_fft": 8, "hop_length": 3, "window": "hann", "center": False}),
-            ((2, 12), {"n_fft": 6, "hop_length": 2, "win_length": 4, "window": "hamming"}),
-            ((13,), {"n_fft": 5, "hop_length": 4, "normalized": True, "onesided": False}),
-            ((2, 2, 9), {"n_fft": 4, "pad_mode": "constant", "win_length": 3}),
-            ((16,), {"n_fft": 8, "hop_length": 8, "window": taper, "center": False}),
-            ((0, 8), {"n_fft": 4}),
-        )
-    ]
-
-
-def _errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal(12)
-    return [
-        ErrorSample((x, 0), {}, ShapeError, "0 is not a length"),
-        ErrorSample((x, 4, 0), {}, ShapeError, "0 is not a length"),
-        ErrorSample((x, 4, 2, 5), {}, ShapeError, "a window of 5 in 4 elements"),
-        ErrorSample((x, 4), {"window": "sharp"}, ArgumentError, "there is no window 'sharp'"),
-        ErrorSample((x, 4), {"window": np.ones(3)}, ShapeError, "a window of shape"),
-        ErrorSample((x, 16), {"center": False}, ShapeError, "16 elements of a signal of 12"),
-        ErrorSample((x[0], 4), {}, ShapeError, "no axis"),
-        ErrorSample((x * 1j, 4), {"onesided": True}, DTypeError, "complex"),
-    ]
-
-
-def _reference(
-    x: Any,
-    n_fft: int,
-    hop_length: Any,
-    win_length: Any,
-    window: Any,
-    center: bool,
-    pad_mode: Any,
-    normalized: bool,
-    onesided: Any,
-) -> Any:
-    """Piece by piece, by NumPy."""
-    length, hop, width = _frame(n_fft, hop_length, win_length)
-    x = x.astype("complex128" if x.dtype.kind == "c" else "float64")
-    weights = _weights(window, width, length, np.dtype("float64"))
-    taper = 1 if weights is None else weights.numpy()
-    if center:
-        x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(length // 2, length // 2)], pad_mode)
-    starts = range(0, x.shape[-1] - length + 1, hop)
-    norm: Any = "ortho" if normalized else "backward"
-    half = onesided is not False and x.dtype.kind == "f"
-    transform = np.fft.rfft if half else np.fft.fft
-    return np.stack([transform(x[..., i : i + length] * taper, norm=norm) for i in starts], -1)
-
-
-@composed(samples=_samples, errors=_errors, reference=_reference, dtypes=INEXACT)
+@composed(dtypes=INEXACT)
 def stft(
     x: Any,
     /,
@@ -174,7 +115,7 @@ def stft(
     >>> ef.signal.stft(ef.ones((100,)), n_fft=16, window="hann").shape
     (9, 26)
     """
-    length, hop, width = _frame(n_fft, hop_length, win_length)
+    length, hop, width = frame_of(n_fft, hop_length, win_length)
     if x.ndim == 0:
         raise ShapeError("a signal has no axis", argument="x", expected="(..., time)")
     half = x.dtype not in COMPLEX if onesided is None else bool(onesided)
@@ -184,7 +125,7 @@ def stft(
         )
     if x.dtype in NARROW:
         x = astype(x, float32)
-    weights = _weights(window, width, length, real_dtype(x.dtype), str(x.device))
+    weights = window_weights(window, width, length, real_dtype(x.dtype), str(x.device))
     if center:
         sides = (length // 2, length // 2)
         x = pad(x, (*((0, 0),) * (x.ndim - 1), sides), mode=pad_mode)
@@ -212,65 +153,7 @@ def _overlapped(pieces: Any, places: Any, total: Any) -> Any:
     return index_scatter(pieces, places, shape=(*lead, total), index=index)
 
 
-def _back_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    taper = make(rng, real_dtype(dtype), (6,), 0.5, 1)
-    return [
-        Sample((make(rng, dtype, shape),), attributes)
-        for shape, attributes in (
-            ((5, 4), {"n_fft": 8}),
-            ((5, 3), {"n_fft": 8, "hop_length": 3, "window": "hamming", "center": False}),
-            ((2, 4, 5), {"n_fft": 6, "hop_length": 2, "window": taper, "length": 7}),
-            ((5, 4), {"n_fft": 5, "hop_length": 2, "normalized": True, "onesided": False}),
-            ((3, 2), {"n_fft": 4, "hop_length": 6, "center": False, "length": 12}),
-            ((4, 2), {"n_fft": 6, "hop_length": 2, "win_length": 4, "window": "hamming"}),
-            ((0, 3, 3), {"n_fft": 4}),
-        )
-    ]
-
-
-def _back_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    x = rng.standard_normal((3, 4))
-    return [
-        ErrorSample((x, 0), {}, ShapeError, "0 is not a length"),
-        ErrorSample((x, 4), {"length": -1}, ShapeError, "-1 is not a length"),
-        ErrorSample((x, 8), {}, ShapeError, "3 frequencies"),
-        ErrorSample((x[0], 4), {}, ShapeError, "two axes"),
-        ErrorSample((x[:, :0], 4), {}, ShapeError, "no pieces"),
-        ErrorSample((x, 4), {"window": "sharp"}, ArgumentError, "there is no window 'sharp'"),
-    ]
-
-
-def _back_reference(
-    x: Any,
-    n_fft: int,
-    hop_length: Any,
-    win_length: Any,
-    window: Any,
-    center: bool,
-    normalized: bool,
-    onesided: Any,
-    length: Any,
-) -> Any:
-    """Piece by piece, by NumPy."""
-    size, hop, width = _frame(n_fft, hop_length, win_length)
-    weights = _weights(window, width, size, np.dtype("float64"))
-    taper = np.ones(size) if weights is None else weights.numpy()
-    norm: Any = "ortho" if normalized else "backward"
-    transform: Any = np.fft.ifft if onesided is False else np.fft.irfft
-    count = x.shape[-1]
-    sums = np.zeros((2, *x.shape[:-2], (count - 1) * hop + size), "complex128")
-    for i in range(count):
-        sums[0, ..., i * hop : i * hop + size] += transform(x[..., i], size, norm=norm) * taper
-        sums[1, ..., i * hop : i * hop + size] += taper**2
-    found = sums[0] / np.where(np.abs(sums[1]) > LEAST, sums[1], 1)
-    cut = size // 2 if center else 0
-    found = found[..., cut : found.shape[-1] - cut if length is None else cut + length]
-    if length is not None:
-        found = np.pad(found, [(0, 0)] * (x.ndim - 2) + [(0, length - found.shape[-1])])
-    return found if onesided is False else found.real
-
-
-@composed(samples=_back_samples, errors=_back_errors, reference=_back_reference, dtypes=INEXACT)
+@composed(dtypes=INEXACT)
 def istft(
     x: Any,
     /,
@@ -297,14 +180,14 @@ def istft(
     >>> float(ef.max(ef.abs(y - x))) < 1e-5
     True
     """
-    size, hop, width = _frame(n_fft, hop_length, win_length)
+    size, hop, width = frame_of(n_fft, hop_length, win_length)
     half = _is_half(x, size, onesided)
     count = x.shape[-1]
     if length is not None:
         _positive(length, "length")
     if x.dtype in NARROW:
         x = astype(x, float32)
-    weights = _weights(window, width, size, real_dtype(x.dtype), str(x.device))
+    weights = window_weights(window, width, size, real_dtype(x.dtype), str(x.device))
     spectra = swapaxes(x, -1, -2)
     pieces = (irfft if half else ifft)(spectra, n=size, norm="ortho" if normalized else "backward")
     places, total = _places(count, hop, size, str(x.device)), (count - 1) * hop + size

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import DType
-from eagerflow.op import Sample
 from eagerflow.ops.elementwise.arithmetic import sign
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Missing
-from eagerflow.ops.samples import each, reals, values
-from eagerflow.ops.special.family import checked_order, order_errors, special
+from eagerflow.ops.special.family import checked_order, special
 from eagerflow.primitives.special import bessel as kernels
 from eagerflow.primitives.special.pieces import in_double
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -56,46 +50,12 @@ def _over(y: Any, x: Any, sign: int, scale: Any = 1) -> Any:
 # References: integrals by the trapezoidal rule, which is exact for periodic functions and for
 # those that vanish like exp(-exp(t)), and Neumann's series (Abramowitz and Stegun 9.1.88).
 
-_STEPS = 96
-
-
-def _j_of_number(n: int, x: float) -> float:
-    angles = [2 * math.pi * k / _STEPS for k in range(_STEPS)]
-    return math.fsum(math.cos(n * t - x * math.sin(t)) for t in angles) / _STEPS
-
-
-def _y_of_number(n: int, x: float) -> float:
-    log = math.log(x / 2) + 0.5772156649015329
-    if n:  # its derivative, with the other sign
-        parts = [
-            (-1) ** k / k * (_j_of_number(2 * k - 1, x) - _j_of_number(2 * k + 1, x))
-            for k in range(1, 24)
-        ]
-        near = log * _j_of_number(1, x) - _j_of_number(0, x) / x
-        return 2 / math.pi * (near + math.fsum(parts))
-    parts = [(-1) ** k / k * _j_of_number(2 * k, x) for k in range(1, 24)]
-    return (2 * log * _j_of_number(0, x) - 4 * math.fsum(parts)) / math.pi
-
-
-def _i_of_number(n: int, x: float) -> float:
-    angles = [2 * math.pi * k / _STEPS for k in range(_STEPS)]
-    return math.fsum(math.exp(x * math.cos(t)) * math.cos(n * t) for t in angles) / _STEPS
-
-
-def _k_of_number(n: int, x: float) -> float:
-    h = 1 / 32
-    places = [h * k for k in range(1, 256)]
-    waves = [math.exp(-x * math.cosh(t)) * math.cosh(n * t) for t in places]
-    return h * (math.exp(-x) / 2 + math.fsum(waves))
-
 
 @special(
     kernels.j0,
     partials=(in_float32(lambda y, x: -j1(x)),),
     saves="x",
     onnx=_PIECES,
-    samples=reals(-12, 12),
-    reference=each(lambda x: _j_of_number(0, x)),
     ulp=_ULP["J"],
 )
 def j0(xp: Namespace, x: Array, /) -> Array:
@@ -115,8 +75,6 @@ def j0(xp: Namespace, x: Array, /) -> Array:
     partials=(in_float32(lambda y, x: j0(x) - _over(y, x, -1)),),
     saves="y x",
     onnx=_PIECES,
-    samples=reals(-12, 12),
-    reference=each(lambda x: _j_of_number(1, x)),
     ulp=_ULP["J"],
 )
 def j1(xp: Namespace, x: Array, /) -> Array:
@@ -137,8 +95,6 @@ def j1(xp: Namespace, x: Array, /) -> Array:
     saves="x",
     singular=True,
     onnx=_PIECES,
-    samples=reals(0.5, 14),
-    reference=each(lambda x: _y_of_number(0, x)),
     ulp=_ULP["Y"],
 )
 def y0(xp: Namespace, x: Array, /) -> Array:
@@ -160,8 +116,6 @@ def y0(xp: Namespace, x: Array, /) -> Array:
     saves="y x",
     singular=True,
     onnx=_PIECES,
-    samples=reals(0.5, 14),
-    reference=each(lambda x: _y_of_number(1, x)),
     ulp=_ULP["Y"],
 )
 def y1(xp: Namespace, x: Array, /) -> Array:
@@ -182,8 +136,6 @@ def y1(xp: Namespace, x: Array, /) -> Array:
     partials=(in_float32(lambda y, x: i1(x)),),
     saves="x",
     onnx=_PIECES,
-    samples=reals(-4, 4),
-    reference=each(lambda x: _i_of_number(0, x)),
     ulp=_ULP["I"],
 )
 def i0(xp: Namespace, x: Array, /) -> Array:
@@ -203,8 +155,6 @@ def i0(xp: Namespace, x: Array, /) -> Array:
     partials=(in_float32(lambda y, x: i0(x) - _over(y, x, 1)),),
     saves="y x",
     onnx=_PIECES,
-    samples=reals(-4, 4),
-    reference=each(lambda x: _i_of_number(1, x)),
     ulp=_ULP["I"],
 )
 def i1(xp: Namespace, x: Array, /) -> Array:
@@ -224,8 +174,6 @@ def i1(xp: Namespace, x: Array, /) -> Array:
     partials=(in_float32(lambda y, x: i1e(x) - sign(x) * y),),
     saves="y x",
     onnx=_PIECES,
-    samples=reals(-4, 4),
-    reference=each(lambda x: math.exp(-abs(x)) * _i_of_number(0, x)),
     ulp=_ULP["I"],
 )
 def i0e(xp: Namespace, x: Array, /) -> Array:
@@ -245,8 +193,6 @@ def i0e(xp: Namespace, x: Array, /) -> Array:
     partials=(in_float32(lambda y, x: i0e(x) - sign(x) * y - _over(y, x, 1, exp(-abs(x)))),),
     saves="y x",
     onnx=_PIECES,
-    samples=reals(-4, 4),
-    reference=each(lambda x: math.exp(-abs(x)) * _i_of_number(1, x)),
     ulp=_ULP["I"],
 )
 def i1e(xp: Namespace, x: Array, /) -> Array:
@@ -267,8 +213,6 @@ def i1e(xp: Namespace, x: Array, /) -> Array:
     saves="x",
     singular=True,
     onnx=_PIECES,
-    samples=reals(0.3, 6),
-    reference=each(lambda x: _k_of_number(0, x)),
     ulp=_ULP["K"],
 )
 def k0(xp: Namespace, x: Array, /) -> Array:
@@ -290,8 +234,6 @@ def k0(xp: Namespace, x: Array, /) -> Array:
     saves="y x",
     singular=True,
     onnx=_PIECES,
-    samples=reals(0.3, 6),
-    reference=each(lambda x: _k_of_number(1, x)),
     ulp=_ULP["K"],
 )
 def k1(xp: Namespace, x: Array, /) -> Array:
@@ -313,8 +255,6 @@ def k1(xp: Namespace, x: Array, /) -> Array:
     saves="y x",
     singular=True,
     onnx=_PIECES,
-    samples=reals(0.3, 6),
-    reference=each(lambda x: math.exp(x) * _k_of_number(0, x)),
     ulp=_ULP["K"],
 )
 def k0e(xp: Namespace, x: Array, /) -> Array:
@@ -336,8 +276,6 @@ def k0e(xp: Namespace, x: Array, /) -> Array:
     saves="y x",
     singular=True,
     onnx=_PIECES,
-    samples=reals(0.3, 6),
-    reference=each(lambda x: math.exp(x) * _k_of_number(1, x)),
     ulp=_ULP["K"],
 )
 def k1e(xp: Namespace, x: Array, /) -> Array:
@@ -353,16 +291,6 @@ def k1e(xp: Namespace, x: Array, /) -> Array:
     return in_double(kernels.k1e)(xp, x)
 
 
-def _spherical_of_number(x: float, n: int) -> float:
-    """By the power series."""
-    term = math.prod(x / (2 * k + 1) for k in range(1, n + 1))
-    terms = [term]
-    for k in range(1, 60):
-        term *= -x * x / 2 / (k * (2 * n + 2 * k + 1))
-        terms.append(term)
-    return math.fsum(terms)
-
-
 def _spherical_spec(x: TensorSpec, n: Any) -> TensorSpec:
     checked_order(n)
     return x
@@ -374,10 +302,6 @@ def _spherical_slope(y: Any, x: Any, n: int) -> Any:
     return (spherical_jn(x, n - 1) * n - spherical_jn(x, n + 1) * (n + 1)) / (2 * n + 1)
 
 
-def _spherical_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [Sample((x,), {"n": n}) for n in (0, 1, 4) for x in values(rng, dtype, -6, 6)[:6]]
-
-
 @special(
     kernels.spherical_jn,
     partials=(in_float32(_spherical_slope),),
@@ -385,9 +309,6 @@ def _spherical_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_spherical_spec,
     trusted=False,
     onnx=_PIECES,
-    samples=_spherical_samples,
-    errors=order_errors,
-    reference=each(_spherical_of_number),
     ulp=400,
 )
 def spherical_jn(xp: Namespace, x: Array, /, n: int) -> Array:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from eagerflow.errors import DTypeError
-from eagerflow.op import ErrorSample
 from eagerflow.ops.family import FLOATS, Missing, elementwise
 from eagerflow.primitives.special.pieces import on_numpy
 
-__all__ = ["MANY_TERMS", "checked_order", "order_errors", "special"]
+__all__ = ["MANY_TERMS", "checked_order", "special"]
 
 MOST_ORDERS = 10_000
 
@@ -38,12 +37,3 @@ def checked_order(n: Any) -> int:
             hint="the tensor first: f(x, n)",
         )
     return n
-
-
-def order_errors(rng: Any, **attributes: Any) -> list[ErrorSample]:
-    """Orders that are refused."""
-    x = rng.random(3)
-    return [
-        ErrorSample((x,), {"n": n} | attributes, DTypeError, "is not an order")
-        for n in (-1, 1.5, 1_000_000)
-    ]

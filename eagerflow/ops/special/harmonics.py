@@ -6,7 +6,6 @@ n - m and parameter m + 1/2, so all derivatives follow from those of polynomials
 
 from __future__ import annotations
 
-import cmath
 import math
 from fractions import Fraction
 from functools import lru_cache
@@ -14,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS, DType, promote
+from eagerflow.dtypes import FLOATS, promote
 from eagerflow.errors import ArgumentError
 from eagerflow.handlers import raised_here
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.bits import complex
 from eagerflow.ops.creation.cast import astype
@@ -25,21 +24,20 @@ from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.elementwise.trigonometric import cos, sin
 from eagerflow.ops.operands import floating, whole_number
-from eagerflow.ops.samples import each, make, values
 from eagerflow.ops.shapes.reshaping import broadcast_arrays
 from eagerflow.ops.special.polynomials import eval_gegenbauer
 from eagerflow.tensor import Tensor
 
 __all__ = ["assoc_legendre_p", "sph_harm_y"]
 
-_MOST = 700  # Gegenbauer polynomials of higher orders leave the range of float64
+MOST = 700  # Gegenbauer polynomials of higher orders leave the range of float64
 
 
 def _order(n: Any, m: Any) -> tuple[int, int]:
     n, m = whole_number(n, "n", 0), whole_number(m, "m")
-    if n > _MOST:
+    if n > MOST:
         raise ArgumentError(
-            f"{n} is not taken", argument="n", expected=f"an integer from 0 to {_MOST}"
+            f"{n} is not taken", argument="n", expected=f"an integer from 0 to {MOST}"
         )
     return n, m
 
@@ -69,48 +67,7 @@ def _legendre(x: Any, sine: Any, n: int, m: int, norm: bool) -> Any:
     return multiply(multiply(polynomial, sine), _factor(n, m, norm))
 
 
-def _legendre_of_number(x: float, n: int, m: int, norm: bool) -> float:
-    """Rodrigues' formula: derivatives of the powers of (x² - 1)^n, with fractions."""
-    size, exact = abs(m), Fraction(x)
-    total = Fraction(0)
-    for k in range(n + 1):
-        left = 2 * k - n - size  # the power of x after n + size derivatives
-        if left >= 0:
-            term = math.comb(n, k) * (-1) ** (n - k) * math.perm(2 * k, n + size)
-            total += term * exact**left
-    value = float(total / (2**n * math.factorial(n))) * (1 - x * x) ** (size / 2)
-    ratio = math.factorial(n - size) / math.factorial(n + size) if size <= n else 0
-    value *= (-1) ** size if m > 0 else ratio
-    if not norm:
-        return value
-    return value * math.sqrt((2 * n + 1) / 2 * (ratio if m > 0 else 1 / ratio if ratio else 0))
-
-
-def _legendre_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    orders = ((0, 0), (3, 0), (2, 1), (4, -2), (3, 3), (1, 2), (5, -1))
-    arrays = values(rng, dtype, -0.9, 0.9)[:7]
-    return [
-        Sample((x,), {"n": n, "m": m, "norm": i % 2 == 1})
-        for i, ((n, m), x) in enumerate(zip(orders, arrays, strict=True))
-    ]
-
-
-def _refused(*data: Any) -> list[ErrorSample]:
-    return [
-        ErrorSample(data, {"n": -1, "m": 0}, ArgumentError, "-1 is not taken"),
-        ErrorSample(data, {"n": 1.5, "m": 0}, ArgumentError, "1.5 is not taken"),
-        ErrorSample(data, {"n": 2, "m": "one"}, ArgumentError, "'one' is not taken"),
-        ErrorSample(data, {"n": _MOST + 1, "m": 0}, ArgumentError, "is not taken"),
-    ]
-
-
 @composed(
-    samples=_legendre_samples,
-    reference=each(_legendre_of_number),
-    errors=lambda rng: [
-        *_refused(rng.random(3)),
-        ErrorSample((rng.random(3),), {"n": 500, "m": 500}, ArgumentError, "too large"),
-    ],
     dtypes=FLOATS,
 )
 def assoc_legendre_p(x: Any, /, n: Any, m: Any, norm: bool = False) -> Tensor:
@@ -137,24 +94,7 @@ def assoc_legendre_p(x: Any, /, n: Any, m: Any, norm: bool = False) -> Tensor:
     return astype(_legendre(wide, sine, n, m, norm), x.dtype)
 
 
-def _harmonic_of_numbers(theta: float, phi: float, n: int, m: int) -> Any:
-    size = _legendre_of_number(math.cos(theta), n, m, True) / math.sqrt(2 * math.pi)
-    return size * cmath.exp(1j * m * phi)
-
-
-def _harmonic_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    cases: Any = ((0, 0, (), ()), (2, 1, (3,), (3,)), (3, -2, (2, 1), (3,)), (4, 4, (3,), ()))
-    cases += ((5, 0, (0, 2), (2,)), (2, -1, (2, 2), (2, 2)))
-    return [
-        Sample((make(rng, dtype, a, 0.2, 2.9), make(rng, dtype, b)), {"n": n, "m": m})
-        for n, m, a, b in (*cases, (1, 2, (2,), (2,)))
-    ]
-
-
 @composed(
-    samples=_harmonic_samples,
-    reference=each(_harmonic_of_numbers),
-    errors=lambda rng: _refused(rng.random(3), rng.random(3)),
     dtypes=FLOATS,
     small=Missing("there are no complex numbers of 16-bit floats"),
 )

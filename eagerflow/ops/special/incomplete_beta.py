@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import DType
 from eagerflow.errors import GradientError
-from eagerflow.op import Sample
 from eagerflow.ops.elementwise.arithmetic import multiply_no_nan
 from eagerflow.ops.elementwise.exponential import log, log1p
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.special import digamma, digamma_of_number
-from eagerflow.ops.samples import PAIRS, each, make
+from eagerflow.ops.elementwise.special import digamma
 from eagerflow.ops.special.family import MANY_TERMS, special
 from eagerflow.primitives.special import incomplete_beta as kernels
 from eagerflow.primitives.special.pieces import in_double
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["betainc"]
-
-
-def _samples(low: float = 0.5, numbers: bool = True) -> Callable[..., list[Sample]]:
-    """Parameters are ``numbers`` where second derivatives by them are not offered."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = []
-        for shape, other in PAIRS:
-            a, b = rng.uniform(low, 6, 2)
-            given: Any = (round(a, 2), round(b, 2))
-            if not numbers:
-                given = (make(rng, dtype, other, low, 6), make(rng, dtype, (), low, 6))
-            found.append(Sample((*given, make(rng, dtype, shape, 0.05, 0.95))))
-        base = make(rng, dtype, (4, 6), 0.05, 0.95)
-        return [*found, Sample((2.5, 0.75, base[::2, ::-1])), Sample((30.0, 4, base.T))]
-
-    return samples
-
-
-def _log_density(a: float, b: float, x: float) -> float:
-    start = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    return start + (a - 1) * math.log(x) + (b - 1) * math.log1p(-x)
-
-
-def _of_numbers(a: float, b: float, x: float) -> float:
-    """The power series of I_x(a, b) x^-a (1-x)^-b (DLMF 8.17.8), with positive terms."""
-    term = total = 1.0
-    for n in range(2000):
-        term *= (a + b + n) / (a + 1 + n) * x
-        total += term
-    return math.exp(_log_density(a, b, x)) * x * (1 - x) / a * total
 
 
 @special(
@@ -65,8 +27,6 @@ def _of_numbers(a: float, b: float, x: float) -> float:
     saves="a b x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_samples(),
-    reference=each(_of_numbers),
 )
 def betainc(xp: Namespace, a: Array, b: Array, x: Array, /) -> Array:
     """Regularized incomplete beta function: the integral of t^(a-1) (1-t)^(b-1) / B(a, b) to x.
@@ -93,8 +53,6 @@ def betainc(xp: Namespace, a: Array, b: Array, x: Array, /) -> Array:
     saves="y a b x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_samples(1.2, numbers=False),
-    reference=each(lambda a, b, x: math.exp(_log_density(a, b, x))),
 )
 def beta_density(xp: Namespace, a: Array, b: Array, x: Array, /) -> Array:
     """Density of the beta distribution with parameters ``a`` and ``b`` at ``x``.
@@ -123,27 +81,6 @@ def _by_x(y: Any, a: Any, b: Any, x: Any, second: bool) -> Any:
     return multiply_no_nan(start + digamma(a + b), beta_density(a, b, x))
 
 
-def _slope_of_numbers(a: float, b: float, x: float, second: bool) -> float:
-    """The power series of the function, each term's derivative."""
-    psi = digamma_of_number
-    by = math.log1p(-x) - psi(b) if second else math.log(x) - psi(a) - 1 / a
-    term, by = 1.0, by + psi(a + b)
-    total = by
-    for n in range(2000):
-        term *= (a + b + n) / (a + 1 + n) * x
-        by += 1 / (a + b + n) - (0 if second else 1 / (a + 1 + n))
-        total += term * by
-    return math.exp(_log_density(a, b, x)) * x * (1 - x) / a * total
-
-
-def _slope_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        sample._replace(attributes={"second": second})
-        for second in (False, True)
-        for sample in _samples()(rng, dtype)
-    ]
-
-
 @special(
     kernels.betainc_slope,
     partials=(_no_second, _no_second, in_float32(_by_x)),
@@ -151,8 +88,6 @@ def _slope_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     singular=True,
     trusted=False,
     onnx=MANY_TERMS,
-    samples=_slope_samples,
-    reference=each(_slope_of_numbers),
     ulp=40,  # of the reference, whose terms cancel
 )
 def betainc_slope(xp: Namespace, a: Array, b: Array, x: Array, /, *, second: bool = False) -> Array:

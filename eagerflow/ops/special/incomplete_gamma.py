@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import DType
 from eagerflow.errors import GradientError
-from eagerflow.op import Sample
 from eagerflow.ops.elementwise.arithmetic import multiply_no_nan
 from eagerflow.ops.elementwise.exponential import log
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.special import digamma, digamma_of_number
-from eagerflow.ops.samples import PAIRS, each, make
+from eagerflow.ops.elementwise.special import digamma
 from eagerflow.ops.special.family import MANY_TERMS, special
 from eagerflow.primitives.special import incomplete_gamma as kernels
 from eagerflow.primitives.special.pieces import in_double
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["gammainc", "gammaincc"]
-
-
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    # Shapes are numbers: second derivatives by them are not offered.
-    found = [
-        Sample((a, make(rng, dtype, shape, 0.2, 6)))
-        for a, (shape, _) in zip((0.5, 1.5, 2.5, 4, 7.25, 0.75, 25.0, 3, 1, 2), PAIRS, strict=True)
-    ]
-    base = make(rng, dtype, (4, 6), 0.2, 6)
-    return [*found, Sample((2.5, base[::2, ::-1])), Sample((30.0, base.T * 5))]
-
-
-def _lower_of_numbers(a: float, x: float) -> float:
-    """The power series, without its factor."""
-    if x == 0:
-        return 0.0
-    term = total = 1.0
-    for n in range(1, 200):
-        term *= x / (a + n)
-        total += term
-    return total * math.exp(a * math.log(x) - x - math.lgamma(a + 1))
 
 
 def _by_shape(a: Any, x: Any) -> Any:
@@ -57,8 +30,6 @@ def _by_shape(a: Any, x: Any) -> Any:
     saves="a x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_samples,
-    reference=each(_lower_of_numbers),
 )
 def gammainc(xp: Namespace, a: Array, x: Array, /) -> Array:
     """Regularized lower incomplete gamma function: the integral of t^(a-1) exp(-t) / gamma(a) to x.
@@ -84,8 +55,6 @@ def gammainc(xp: Namespace, a: Array, x: Array, /) -> Array:
     saves="a x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_samples,
-    reference=each(lambda a, x: 1 - _lower_of_numbers(a, x)),
     ulp=40,  # of the reference, which is a difference
 )
 def gammaincc(xp: Namespace, a: Array, x: Array, /) -> Array:
@@ -103,10 +72,6 @@ def gammaincc(xp: Namespace, a: Array, x: Array, /) -> Array:
     return in_double(kernels.gammaincc)(xp, a, x)
 
 
-def _density_of_numbers(a: float, x: float) -> float:
-    return math.exp((a - 1) * math.log(x) - x - math.lgamma(a))
-
-
 @special(
     kernels.gamma_density,
     partials=(
@@ -116,8 +81,6 @@ def _density_of_numbers(a: float, x: float) -> float:
     saves="y a x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_samples,
-    reference=each(_density_of_numbers),
 )
 def gamma_density(xp: Namespace, a: Array, x: Array, /) -> Array:
     """Density of the gamma distribution of shape ``a`` and scale 1 at ``x``.
@@ -141,16 +104,6 @@ def _no_second(y: Any, a: Any, x: Any) -> Any:
     )
 
 
-def _sample_gradient_of_numbers(a: float, x: float) -> float:
-    """The power series of gammainc(a, x), each term's derivative."""
-    psi, terms = digamma_of_number(a + 1), []
-    for n in range(200):
-        power = math.exp((a + n) * math.log(x) - x - math.lgamma(a + n + 1))
-        terms.append(power * (psi - math.log(x)))
-        psi += 1 / (a + n + 1)
-    return math.fsum(terms) / _density_of_numbers(a, x)
-
-
 @special(
     kernels.gamma_sample_gradient,
     partials=(
@@ -160,8 +113,6 @@ def _sample_gradient_of_numbers(a: float, x: float) -> float:
     saves="y a x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_samples,
-    reference=each(_sample_gradient_of_numbers),
 )
 def gamma_sample_gradient(xp: Namespace, a: Array, x: Array, /) -> Array:
     """Derivative by the shape ``a`` of a number ``x`` from a gamma distribution of scale 1.

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import FLOATS, DType
+from eagerflow.dtypes import FLOATS
 from eagerflow.errors import GradientError
-from eagerflow.op import Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Missing
-from eagerflow.ops.samples import PAIRS, each, make, reals
 from eagerflow.ops.special.family import MANY_TERMS, special
 from eagerflow.primitives.special import integrals as kernels
 from eagerflow.primitives.special.pieces import in_double
@@ -24,23 +19,12 @@ from eagerflow.tensor import Tensor
 __all__ = ["exp1", "expi", "zeta"]
 
 
-def _ei_of_number(x: float) -> float:
-    """By the power series."""
-    term, terms = 1.0, [0.5772156649015329, math.log(abs(x))]
-    for k in range(1, 120):
-        term *= x / k
-        terms.append(term / k)
-    return math.fsum(terms)
-
-
 @special(
     kernels.exp1,
     partials=(in_float32(lambda y, x: -exp(-x) / x),),
     saves="x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=reals(0.2, 5),
-    reference=each(lambda x: -_ei_of_number(-x)),
 )
 def exp1(xp: Namespace, x: Array, /) -> Array:
     """Exponential integral E1 of each element: the integral of exp(-t)/t from x to infinity.
@@ -61,8 +45,6 @@ def exp1(xp: Namespace, x: Array, /) -> Array:
     saves="x",
     singular=True,
     onnx=MANY_TERMS,
-    samples=reals(0.5, 6),
-    reference=each(_ei_of_number),
 )
 def expi(xp: Namespace, x: Array, /) -> Array:
     """Exponential integral Ei of each element: that of exp(t)/t up to x, its principal value.
@@ -81,21 +63,6 @@ def expi(xp: Namespace, x: Array, /) -> Array:
 # Zeta ---------------------------------------------------------------------------------------------
 
 
-def _zeta_of_numbers(s: float, q: float = 1.0) -> float:
-    """The sum of 2000 terms, and of the rest by Euler-Maclaurin summation."""
-    end = q + 2000
-    total = math.fsum((q + k) ** -s for k in range(2000))
-    return total + end ** (1 - s) / (s - 1) + end**-s / 2 + s * end ** -(s + 1) / 12
-
-
-def _zeta_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = []
-    for s, (shape, _) in zip((2, 1.5, 3, 4.5, 7, 2, 2.5, 3.5, 5, 9), PAIRS, strict=True):
-        found.append(Sample((s, make(rng, dtype, shape, 0.5, 6))))
-    base = make(rng, dtype, (4, 6), 0.5, 6)
-    return [*found, Sample((2.0, base[::2, ::-1])), Sample((3.0, base.T))]
-
-
 def _by_exponent(*values: Any) -> Any:
     raise GradientError(
         "the zeta function has no gradient by its exponent here: its series is not written",
@@ -111,8 +78,6 @@ def _by_exponent(*values: Any) -> Any:
     saves="x q",
     singular=True,
     onnx=MANY_TERMS,
-    samples=_zeta_samples,
-    reference=each(_zeta_of_numbers),
 )
 def hurwitz_zeta(xp: Namespace, x: Array, q: Array, /) -> Array:
     """Sum of (q + k)^-x over all k from 0 on.
@@ -130,8 +95,6 @@ def hurwitz_zeta(xp: Namespace, x: Array, q: Array, /) -> Array:
     kernels.riemann,
     partials=Missing("the derivative of zeta is no closed form, and its series is not written"),
     onnx=MANY_TERMS,
-    samples=reals(1.2, 9),
-    reference=each(_zeta_of_numbers),
 )
 def riemann_zeta(xp: Namespace, x: Array, /) -> Array:
     """Riemann's zeta function of each element.
@@ -146,8 +109,6 @@ def riemann_zeta(xp: Namespace, x: Array, /) -> Array:
 
 
 @composed(
-    samples=_zeta_samples,
-    reference=each(_zeta_of_numbers),
     dtypes=FLOATS,
     singular=True,
 )

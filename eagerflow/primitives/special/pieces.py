@@ -85,15 +85,6 @@ def polynomial(c: Sequence[float], z: Any) -> Any:
     return special.polynomial(c, z)
 
 
-def chebyshev(c: Sequence[float], z: Any) -> Any:
-    """c0 + c1·T1(z) + c2·T2(z) + … by Clenshaw's recurrence."""
-    twice = z + z
-    last, before = z * 0 + c[-1], z * 0
-    for x in reversed(c[1:-1]):
-        last, before = twice * last - before + x, last
-    return z * last - before + c[0]
-
-
 def in_double(function: Function) -> Function:
     """Make a function of float64 arrays of one shape one of any floats, on any namespace."""
 

@@ -276,9 +276,6 @@ def call_op(monkeypatch):
             "cost",
             "onnx",
             "scalar",
-            "samples",
-            "errors",
-            "reference",
         )
     }
     op = Op(

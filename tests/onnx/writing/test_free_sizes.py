@@ -9,7 +9,8 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from eagerflow.errors import CaptureError
-from eagerflow.op import Sample, ops
+from eagerflow.op import ops
+from tests.cases.samples import Sample
 from tests.contract.cases import FLOAT32, about, dtypes_of, main_dtype, shipped, spread
 from tests.onnx.writing.exported import freed
 from tests.onnx.writing.test_ops import REFUSED, few

@@ -1,13 +1,7 @@
 """Sample calls of control-flow ops, and a reference implementation, for contract tests."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 
-from eagerflow.capture.control.bodies import Body
 from eagerflow.capture.control.derived import Writing
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
@@ -15,15 +9,15 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
-from eagerflow.op import ErrorSample, Sample, ops
+from eagerflow.op import ops
 from eagerflow.ops.family import FLOAT8, STANDARD
-from eagerflow.ops.samples import make
+from tests.cases.samples import ErrorSample, Sample, make
 
 ANY = STANDARD | FLOAT8
 _COUNT = np.dtype("int32")
 
 
-def written(f: Callable[..., Any], *specs: tuple[tuple[Any, ...], Any]) -> Body:
+def written(f, *specs):
     """The body of a function of tensors that captures nothing."""
     writing = Writing("body")
     symbols = [writing.new(*spec, f"x{i}") for i, spec in enumerate(specs)]
@@ -32,9 +26,9 @@ def written(f: Callable[..., Any], *specs: tuple[tuple[Any, ...], Any]) -> Body:
     return writing.body(symbols, outs)
 
 
-def reference_run(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+def reference_run(graph, arrays):
     """The outputs of a graph for arrays, one op after the other by its name."""
-    known: dict[Value, Any] = {}
+    known = {}
     for value, array in zip(graph.inputs, arrays, strict=True):
         known[value] = as_tensor(np.asarray(array))
     for node in graph.nodes:
@@ -44,7 +38,7 @@ def reference_run(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
     return [known[v].numpy() for v in graph.outputs]
 
 
-def _mix(a: Any, b: Any) -> Any:
+def _mix(a, b):
     """Some function of two tensors of any dtype; smooth where they are floats."""
     if a.dtype == np.bool_:
         return ops["logical_xor"].call(a, b)
@@ -53,7 +47,7 @@ def _mix(a: Any, b: Any) -> Any:
     return a + b * 2
 
 
-def misfits(args: tuple[Any, ...], attributes: dict[str, Any]) -> list[ErrorSample]:
+def misfits(args, attributes):
     """Calls with a last operand of a wrong shape or dtype, or without a graph."""
     *others, last = args
     graphs = [name for name, item in attributes.items() if isinstance(item, Graph)]
@@ -67,7 +61,7 @@ def misfits(args: tuple[Any, ...], attributes: dict[str, Any]) -> list[ErrorSamp
 # Branches -----------------------------------------------------------------------------------------
 
 
-def _graphs(op: str, count: int, *specs: Any) -> dict[str, Any]:
+def _graphs(op, count, *specs):
     bodies = [
         written(f, *specs)
         for f in (
@@ -81,7 +75,7 @@ def _graphs(op: str, count: int, *specs: Any) -> dict[str, Any]:
     return {"branches": tuple(bodies[:count])}
 
 
-def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
+def branch_samples(op):
     """Samples of ``cond`` or of ``switch``."""
     choosers = (
         [np.array(True), np.array(False)]
@@ -89,7 +83,7 @@ def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
         else [np.array(i, t) for i, t in ((0, "int32"), (1, "int8"), (-3, "int64"))]
     )
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng, dtype):
         found = []
         for shape in ((), (3,), (0, 3), (2, 3)):
             for chooser in choosers:
@@ -109,11 +103,11 @@ def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
     return samples
 
 
-def branch_errors(op: str) -> Callable[[Any], list[ErrorSample]]:
+def branch_errors(op):
     """Invalid calls of ``cond`` or of ``switch``."""
     chooser = np.array(True) if op == "cond" else np.array(1)
 
-    def errors(rng: Any) -> list[ErrorSample]:
+    def errors(rng):
         x, spec = np.ones((2, 3)), ((2, 3), "float64")
         good = _graphs(op, 2, spec, spec)
         other = written(lambda x, y: (x[0], y), spec, spec)
@@ -131,16 +125,16 @@ def branch_errors(op: str) -> Callable[[Any], list[ErrorSample]]:
     return errors
 
 
-def good_of(attributes: dict[str, Any]) -> Graph:
+def good_of(attributes):
     """The first graph of ``switch``."""
-    graph: Graph = attributes["branches"][0]
+    graph = attributes["branches"][0]
     return graph
 
 
 # Loops --------------------------------------------------------------------------------------------
 
 
-def _while_graphs(shape: Any, dtype: Any) -> dict[str, Any]:
+def _while_graphs(shape, dtype):
     specs = ((), _COUNT), (shape, dtype), ((), _COUNT), (shape, dtype)
     # Such a loop ends soon for any numbers.
     test = written(lambda i, x, n, k: ((i < n) & (ops["abs"].call(i) < 8),), *specs)
@@ -148,9 +142,9 @@ def _while_graphs(shape: Any, dtype: Any) -> dict[str, Any]:
     return {"cond": test, "body": step, "states": 2}
 
 
-def while_samples(rng: Any, dtype: Any) -> list[Sample]:
+def while_samples(rng, dtype):
     """Samples of ``while_loop``."""
-    found: list[Sample] = []
+    found = []
     for shape, start, stop, most in (
         ((), 0, 3, 5),
         ((), 3, 3, 5),
@@ -173,7 +167,7 @@ def while_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def while_errors(rng: Any) -> list[ErrorSample]:
+def while_errors(rng):
     """Invalid calls of ``while_loop``."""
     n, x = np.array(2, _COUNT), np.ones(3)
     good = _while_graphs((3,), "float64")
@@ -188,20 +182,20 @@ def while_errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-def _spec(array: Any) -> Any:
+def _spec(array):
     return array.shape, array.dtype
 
 
-def _scan_body(shape: Any, dtype: Any, counts: bool) -> Body:
+def _scan_body(shape, dtype, counts):
     specs = [(shape, dtype)] * 3
     if not counts:
         return written(lambda c, x, k: (_mix(c, k), _mix(x, c), x), *specs)
     return written(lambda i, c, x, k: (i + 1, _mix(c, x), _mix(k, c), i), ((), _COUNT), *specs)
 
 
-def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
+def scan_samples(rng, dtype):
     """Samples of ``scan``."""
-    found: list[Sample] = []
+    found = []
     for shape, steps, reverse, counts in (
         ((), 4, False, False),
         ((), 3, True, True),
@@ -219,7 +213,7 @@ def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
         c, k = make(rng, dtype, shape, -1, 1), make(rng, dtype, shape, -1, 1)
         xs = make(rng, dtype, (steps, *shape), -1, 1)
         named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if found[5:] else shape
-        given: dict[str, Any] = {"carries": 1 + counts, "sequences": 1, "reverse": reverse}
+        given = {"carries": 1 + counts, "sequences": 1, "reverse": reverse}
         given |= {"body": _scan_body(named, dtype, counts)} | (
             {} if found[5:] else {"length": steps}
         )
@@ -228,10 +222,10 @@ def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def scan_errors(rng: Any) -> list[ErrorSample]:
+def scan_errors(rng):
     """Invalid calls of ``scan``."""
     c, xs = np.ones(2), np.ones((4, 2))
-    good: dict[str, Any] = {
+    good = {
         "body": _scan_body((2,), "float64", False),
         "carries": 1,
         "sequences": 1,

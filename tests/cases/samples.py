@@ -4,17 +4,14 @@ Every family of shapes that tends to break kernels is here once: no axes, size 0
 strided, reversed, transposed, broadcast (stride 0).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.dtypes import DType
-from eagerflow.op import Sample
-
 __all__ = [
+    "Cases",
+    "ErrorSample",
+    "Sample",
     "clear_of",
     "distinct",
     "each",
@@ -29,9 +26,37 @@ __all__ = [
     "values",
 ]
 
-Samples = Callable[[Any, Any], list[Sample]]
-SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
-PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+
+class Sample(NamedTuple):
+    """Arguments of a call that must work; arrays are NumPy's."""
+
+    args: tuple[Any, ...]
+    attributes: dict[str, Any] = {}
+
+
+class ErrorSample(NamedTuple):
+    """Arguments of a call that must raise ``error`` with ``words`` in its message."""
+
+    args: tuple[Any, ...]
+    attributes: dict[str, Any]
+    error: type[Exception]
+    words: str
+
+
+class Cases(NamedTuple):
+    """The cases of an op; what is None follows from its family (families.py).
+
+    ``samples(rng, dtype)`` gives calls, ``errors(rng)`` refused ones; ``reference`` computes the
+    results from arrays and all attributes, or is ``Missing`` with the reason.
+    """
+
+    samples: Any = None
+    errors: Any = None
+    reference: Any = None
+
+
+SHAPES = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
+PAIRS = (
     ((), ()),
     ((3,), ()),
     ((), (2, 2)),
@@ -45,7 +70,7 @@ PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-ROWS: tuple[tuple[tuple[int, ...], int], ...] = (
+ROWS = (
     ((4,), 0),
     ((1,), -1),
     ((2, 3), -1),
@@ -57,22 +82,22 @@ ROWS: tuple[tuple[tuple[int, ...], int], ...] = (
     ((70, 4), 1),
 )
 """Shapes, and the axis of nonempty rows."""
-EMPTY_ROWS: tuple[tuple[tuple[int, ...], int], ...] = (((0,), 0), ((3, 0), 1))
+EMPTY_ROWS = (((0,), 0), ((3, 0), 1))
 
 
-def rows(dtype: Any, *, empty: bool) -> Iterator[tuple[tuple[int, ...], int]]:
+def rows(dtype, *, empty):
     """Shapes and axes of samples of a dtype; with many short rows where no gradient is checked."""
     for shape, axis in (*ROWS, *(EMPTY_ROWS if empty else ())):
         yield shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4), axis
 
 
 def make(
-    rng: np.random.Generator,
-    dtype: DType | str,
-    shape: Sequence[int],
-    low: float = -2,
-    high: float = 2,
-) -> Any:
+    rng,
+    dtype,
+    shape,
+    low=-2,
+    high=2,
+):
     """An array of values between ``low`` and ``high``, complex in a square around them."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -86,7 +111,7 @@ def make(
     return np.asarray(values).astype(dtype)
 
 
-def distinct(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> Any:
+def distinct(rng, dtype, shape):
     """Values without close floats: difference quotients would see a crossing."""
     if dtype.kind in "bui":
         return make(rng, dtype, shape)
@@ -94,7 +119,7 @@ def distinct(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> An
     return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
 
 
-def values(rng: np.random.Generator, dtype: DType, low: float = -2, high: float = 2) -> list[Any]:
+def values(rng, dtype, low=-2, high=2):
     """Arrays of all the shapes and memory layouts."""
     found = [make(rng, dtype, shape, low, high) for shape in SHAPES]
     base = make(rng, dtype, (4, 6), low, high)
@@ -103,23 +128,23 @@ def values(rng: np.random.Generator, dtype: DType, low: float = -2, high: float 
     return found
 
 
-def reals(low: float = -2, high: float = 2, **attributes: Any) -> Samples:
+def reals(low=-2, high=2, **attributes):
     """Samples of a function of one array with values from ``low`` to ``high``."""
     return lambda rng, dtype: [
         Sample((x,), dict(attributes)) for x in values(rng, dtype, low, high)
     ]
 
 
-def moved_from(kink: float, x: Any) -> Any:
+def moved_from(kink, x):
     """Floats without those close to a point, which go to its right."""
     close = np.abs(x - kink) < 0.05
     return np.where(close, np.asarray(kink + 0.2, x.dtype), x) if close.any() else x
 
 
-def clear_of(kinks: Sequence[float], low: float, high: float, **attributes: Any) -> Samples:
+def clear_of(kinks, low, high, **attributes):
     """Samples of a function of one array, away from points without a derivative."""
 
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    def samples(rng, dtype):
         found = values(rng, dtype, low, high)
         if np.dtype(dtype).kind == "f":
             for kink in kinks:
@@ -129,12 +154,10 @@ def clear_of(kinks: Sequence[float], low: float, high: float, **attributes: Any)
     return samples
 
 
-def pairs(
-    low: float = -2, high: float = 2, low2: float | None = None, high2: float | None = None
-) -> Samples:
+def pairs(low=-2, high=2, low2=None, high2=None):
     """Samples of a function of two arrays that broadcast, with a range for each."""
 
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    def samples(rng, dtype):
         second = (low if low2 is None else low2, high if high2 is None else high2)
         found = [
             Sample((make(rng, dtype, a, low, high), make(rng, dtype, b, *second))) for a, b in PAIRS
@@ -148,7 +171,7 @@ def pairs(
     return samples
 
 
-def triples(low: float = -2, high: float = 2) -> Samples:
+def triples(low=-2, high=2):
     """Samples of a function of three arrays that broadcast."""
     of_two = pairs(low, high)
     return lambda rng, dtype: [
@@ -157,10 +180,10 @@ def triples(low: float = -2, high: float = 2) -> Samples:
     ]
 
 
-def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: Any) -> Samples:
+def reduced(low=-2, high=2, empty=True, **attributes):
     """Samples of a reduction: all kinds of axes, kept or not."""
 
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    def samples(rng, dtype):
         x = make(rng, dtype, (2, 3, 4), low, high)
         found = [Sample((make(rng, dtype, (), low, high),), dict(attributes))]
         for axis in (None, 0, 1, -1, (0, 2), (-1, 1), ()):
@@ -175,14 +198,14 @@ def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: 
     return samples
 
 
-def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
+def shaped(names, *rows, turned, repeated):
     """Samples of one array: each row is a shape, and values of the attributes ``names``.
 
     ``turned`` are the attributes for an array of shape (3, 4) whose memory has gaps and another
     order, ``repeated`` those for one of shape (2, 6) that is a broadcast row.
     """
 
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    def samples(rng, dtype):
         found = [
             Sample((make(rng, dtype, shape),), dict(zip(names.split(), given, strict=True)))
             for shape, *given in rows
@@ -194,10 +217,10 @@ def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
     return samples
 
 
-def each(function: Callable[..., Any]) -> Callable[..., Any]:
+def each(function):
     """An independent reference: ``function`` of Python numbers, element by element."""
 
-    def reference(*args: Any, **attributes: Any) -> Any:
+    def reference(*args, **attributes):
         columns = np.broadcast_arrays(*args)
         flat = zip(*(column.ravel().tolist() for column in columns), strict=True)
         results = [function(*row, **attributes) for row in flat]
