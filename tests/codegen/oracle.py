@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import scipy.special
 
-from eagerflow.codegen.numpy.philox import slow_words
 from eagerflow.codegen.region import Constant
+from tests.cases.creation.philox import slow_words
 
 SMALL_FLOATS = ("float16", "bfloat16")
 
