@@ -41,8 +41,8 @@ LEAST_SAMPLES = {True: 6, False: 3}  # with a gradient, and without
 def facts(op):
     """There are samples and a docstring; what is missing has a reason."""
     assert op.call.__doc__, "no docstring"
-    for name in ("gradient", "small", "sizes", "batch", "reference"):
-        fact = getattr(op, name)
+    stated = {name: getattr(op, name) for name in ("gradient", "small", "sizes", "batch")}
+    for name, fact in (stated | cases_of(op)._asdict()).items():
         assert not isinstance(fact, Missing) or len(fact.reason.split()) > 1, f"{name}: no reason"
     count, least = len(samples(op, main_dtype(op))), LEAST_SAMPLES[op.differentiable]
     assert count >= least, f"{count} samples, at least {least}"

@@ -1,6 +1,7 @@
 """The programs of examples/programs: eager, captured and in PyTorch they compute the same."""
 
 import importlib
+import itertools
 from itertools import islice
 
 import numpy as np
@@ -125,7 +126,8 @@ def test_beam_search(captured):
     for translation, score in found:
         assert score == pytest.approx(log_probability(model, text, translation), abs=1e-4)
     scores = [score for _, score in found]
-    assert scores[0] < scores[-1] and scores == sorted(scores)
+    assert scores[0] < scores[-1]
+    assert all(wide > narrow - 1e-4 for narrow, wide in itertools.pairwise(scores))
 
 
 def test_adjoint_gradients_are_those_through_the_solver():
