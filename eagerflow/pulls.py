@@ -16,7 +16,6 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import INSTRUCTIONS, SAME_BITS, is_float
-from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled_together
 from eagerflow.devices import Kind
 from eagerflow.handlers import raised_here
 from eagerflow.op import Op
@@ -32,7 +31,6 @@ from eagerflow.recorder import (
     RESULT,
     process,
 )
-from eagerflow.runtime import buffers
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = [
@@ -150,29 +148,12 @@ def kernel_for(partial: Rule, product: Rule, kind: Kind, entry: Any) -> _Kernel 
     region = small.region()
     if small.writer.calls < 2 or region.outputs[0].dtype != kind.dtype.name:
         return None
-    if generated.enabled():
-        same = large.writer.same_bits
-        many = (lambda *arrays: generated.elementwise(large, *arrays)) if same else None
-    else:
-        many = _in_tiles(large.region())
+    compiles = generated.enabled() and large.writer.same_bits
+    many = (lambda *arrays: generated.elementwise(large, *arrays)) if compiles else None
     places = [RESULT if i == 0 else FIRST_VALUE + 2 * (i - 1) for i in small.kinds]
     first, second = zip([*places, 0][:2], [*small.kinds.values(), kind][:2], strict=True)
-    few = generated.program(region, False, makes=True)
+    few = generated.program(region, makes=True)
     return _Kernel(*first, *second, few, many) if len(places) in (1, 2) else None
-
-
-def _in_tiles(region: Any) -> Rule:
-    of_runs, of_any = (generated.program(region, run) for run in (True, False))
-
-    def many(*arrays: Any) -> Any:
-        if not arrays[-1].flags.c_contiguous:
-            raise ValueError("the result of ops lies in another order")
-        run = all(a.flags.c_contiguous for a in arrays)
-        out = buffers.empty(arrays[0].shape, arrays[0].dtype)
-        tiled_together(of_runs if run else of_any, arrays, (out,))
-        return out
-
-    return many
 
 
 _NUMBERS = frozenset((bool, int, float))
@@ -216,7 +197,7 @@ class Pull:
                 return None
             arrays = a, b, x._array
         try:
-            if size >= MIN_TILED_ELEMENTS:
+            if size >= generated.MIN_COMPILED_ELEMENTS:
                 if many is None or 0 in arrays[-1].strides:
                     return None
                 return new_tensor(process.run(many, *arrays), kind)

@@ -92,9 +92,9 @@ def _programs() -> Any:
     return in_place
 
 
-def program(found: Any, tile: bool, makes: bool = False) -> Callable[..., Any]:
+def program(found: Any, makes: bool = False) -> Callable[..., Any]:
     """``fill(*arrays, *outputs)`` by NumPy steps, for a region; see ``in_place``."""
-    made: Callable[..., Any] = _programs().program_of(found, tile, makes)
+    made: Callable[..., Any] = _programs().program_of(found, makes)
     return made
 
 

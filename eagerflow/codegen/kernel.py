@@ -2,7 +2,7 @@
 
     y, = run(region, (x,))
 
-On the CPU a region runs as machine code if llvmlite is installed, otherwise by NumPy in tiles.
+On the CPU a region runs as machine code if llvmlite is installed, otherwise in NumPy's steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eagerflow.codegen.layout import Like, imagined
 from eagerflow.codegen.llvm import fixed, jobs, launch, parts
 from eagerflow.codegen.llvm.reference_counts import counts_lie_open
 from eagerflow.codegen.llvm.team import Team
-from eagerflow.codegen.numpy import tiles
+from eagerflow.codegen.numpy import steps
 from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DeviceError, DTypeError, IndexRangeError, ShapeError
@@ -27,18 +27,18 @@ from eagerflow.runtime.buffers import empty
 Array = np.ndarray[Any, Any]
 
 
-def _tiles(region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> Callable[..., None]:
-    """The tiles way, prepared like ``launch.KernelCall``."""
-    return lambda inputs, outputs: tiles.compute(region, inputs, outputs, sizes)
+def _steps(region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> Callable[..., None]:
+    """The steps of NumPy, prepared like ``launch.KernelCall``."""
+    return lambda inputs, outputs: steps.compute(region, inputs, outputs, sizes)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _tiles}
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "numpy": _steps}
 MAX_PREPARED_SHAPES = 64  # cached per region
 
 
 def ways() -> tuple[str, ...]:
     """The ways to run regions on this machine's CPU, the preferred one first."""
-    return ("llvm", "tiles") if machine_code.available() else ("tiles",)
+    return ("llvm", "numpy") if machine_code.available() else ("numpy",)
 
 
 class _Prepared:
@@ -69,7 +69,7 @@ class _Prepared:
         _check_outputs(region, outputs, self.sizes)
         self.replacing = [i for i, source in enumerate(self.inplace) if source is not None]
         if way == "llvm" and not launch.can_run(region, self.sizes):
-            way = "tiles"
+            way = "numpy"
         self.call = _WAYS[way](region, inputs, outputs, self.sizes)
 
     def check(self, region: Region, inputs: Sequence[Array]) -> None:

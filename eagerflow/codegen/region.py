@@ -4,7 +4,7 @@ A region is a loop nest over an index space: each value is one number for each i
 Inputs are read at the index, statements compute one value from others, reductions along trailing
 axes give one number for each row, which later statements may use on all elements of the row;
 reductions along leading axes give one number for each column. A region does not specify loops,
-vectors or threads: ``llvm``, ``cuda`` and ``tiles`` each decide that.
+vectors or threads: ``llvm``, ``cuda`` and ``numpy`` each decide that.
 
     region softmax[m, n]
       in x: float32[m, n]

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.dtypes import dtype_name
-from eagerflow.primitives import winograd
+from eagerflow.dtypes import dtype_name, float32
 from eagerflow.primitives.blocks import Block, ranges_of_sums
 from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig, ConvolutionWriter
 from eagerflow.primitives.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
@@ -74,7 +73,15 @@ def _products(images: int, windows: Windows, channels: int, filters: int) -> int
 
 
 def _takes_winograd(x: Array, windows: Windows, channels: int, filters: int) -> bool:
-    if not winograd.fits(x.dtype, windows, channels, filters) or windows[1].out > MAX_COLUMNS:
+    fits = (
+        x.dtype == float32
+        and len(windows) == 2
+        and all(a.kernel == 3 and a.stride == 1 and a.dilation == 1 for a in windows)
+        and min(channels, filters) >= 16
+        and windows[0].out * windows[1].out >= 4
+        and windows[1].out <= MAX_COLUMNS
+    )
+    if not fits:
         return False
     products = _products(x.shape[0], windows, channels, filters)
     return products > 0 and generated.pays(products, MIN_WINOGRAD_PRODUCTS)

@@ -1,7 +1,7 @@
 """Convolution on the CPU: machine code, or tiles of columns and matrix products.
 
 Machine code is used for large enough convolutions over one or two axes in one group, if there is a
-compiler. Others use NumPy with tiles of columns ("im2col"), or ``winograd``.
+compiler. Others use NumPy with tiles of columns ("im2col").
 
 The work is cut into blocks of images, or of rows of one image, that stay in the caches; the blocks
 depend only on shapes, and sums over blocks have a fixed order, so results are bit-identical for any
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.primitives import compiled_convolution, winograd
+from eagerflow.primitives import compiled_convolution
 from eagerflow.primitives.blocks import Block, cut, load, pieces, strided, total
 from eagerflow.primitives.compiled_convolution import Method, methods_for
 from eagerflow.primitives.windows import Windows, taps
@@ -119,9 +119,6 @@ def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = Fa
     if groups > 1 and groups == x.shape[-1]:
         return _depthwise(x, w, windows, y)
     direct = _direct(x, w, windows, groups)
-    if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
-        winograd.forward(x, w, windows, y, direct)
-        return y
     blocks = cuts_for(len(x), windows, w[..., 0].size, w.shape[-1] // groups)
     run(lambda i: direct(y, blocks[i]), len(blocks))
     return y
@@ -216,8 +213,7 @@ def _in_one_group(x: Array, g: Array, windows: Windows, shape: Any) -> Array | N
         found = compiled_convolution.filter_gradient(method, x, g, windows)
         if found is not None:
             return found
-    fits = winograd.fits(x.dtype, windows, *shape[-2:])
-    return winograd.filter_gradient(x, g, windows) if fits else None
+    return None
 
 
 def _depthwise_filters(x: Array, g: Array, windows: Windows, shape: Any) -> Array:

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.numpy.rows import add_up, each_tile, tile_height
-from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS
 
 Axes = tuple[int, ...]
 
@@ -98,13 +96,8 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
     lines = [rows.line(p) for p in given]
     matrix = np.ascontiguousarray(rows.matrix(x))
     out = np.empty_like(matrix)
-    tiled = x.size >= MIN_TILED_ELEMENTS
-    fill = _program(norm_body, x.dtype, 1, len(lines), tiled, **flags)
-
-    def work(i: int, s: slice) -> None:
-        fill(1, matrix[s], epsilon, *lines, out[s])
-
-    each_tile(rows.count, rows.width, work)
+    if x.size:
+        _program(norm_body, x.dtype, 1, len(lines), **flags)(1, matrix, epsilon, *lines, out)
     return rows.back(out)
 
 
@@ -132,11 +125,9 @@ def _region(
 
 
 @cache
-def _program(
-    body: generated.Body, kind: Any, arrays: int, lines: int, tiled: bool, **flags: Any
-) -> Any:
+def _program(body: generated.Body, kind: Any, arrays: int, lines: int, **flags: Any) -> Any:
     """``fill(1, *matrices, epsilon, *lines, *outputs)``."""
-    return generated.program(_region(body, kind, arrays, "m n", lines, **flags), tiled)
+    return generated.program(_region(body, kind, arrays, "m n", lines, **flags))
 
 
 def norm_body(
@@ -164,7 +155,7 @@ def norm_gradient(
         return found
     rows = _Rows(x.shape, axes)
     lines = [] if scale is None else [rows.line(scale)]
-    outs = _gradient_in_tiles(rows.matrix(x), rows.matrix(g), epsilon, lines, center)
+    outs = _gradient_in_steps(rows.matrix(x), rows.matrix(g), epsilon, lines, center)
     return rows.all_back(outs)
 
 
@@ -206,16 +197,10 @@ def gradient_body(
     return s.multiply(rest, factor), s.sum(of_scale, "m"), s.sum(g, "m")
 
 
-def _gradient_in_tiles(x: Any, g: Any, epsilon: float, lines: list[Any], center: bool) -> Any:
+def _gradient_in_steps(x: Any, g: Any, epsilon: float, lines: list[Any], center: bool) -> Any:
     x, g = np.ascontiguousarray(x), np.ascontiguousarray(g)
-    out = np.empty_like(x)
-    count, width = x.shape
-    sums = np.zeros((2, -(-count // tile_height(width)), 1, width), x.dtype)
-    tiled = x.size >= MIN_TILED_ELEMENTS
-    fill = _program(gradient_body, x.dtype, 2, len(lines), tiled, center=center, early=False)
-
-    def work(i: int, s: slice) -> None:
-        fill(1, x[s], g[s], epsilon, *lines, out[s], sums[0, i], sums[1, i])
-
-    each_tile(count, width, work)
-    return out, *add_up(sums, 1)
+    out, sums = np.empty_like(x), np.zeros((2, 1, x.shape[1]), x.dtype)
+    if x.size:
+        fill = _program(gradient_body, x.dtype, 2, len(lines), center=center, early=False)
+        fill(1, x, g, epsilon, *lines, out, *sums)
+    return out, *sums[:, 0]

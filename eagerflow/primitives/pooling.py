@@ -180,8 +180,7 @@ def avg_pool(x: Array, windows: Windows) -> Array:
 def _masks(x: Array, windows: Windows) -> Any:
     """For each element of the window: the positions at which it is the first maximum.
 
-    Yields positions and elements, as ``taps`` does, and a mask with all bits set or none, so that
-    infinity and NaN can be masked.
+    Yields positions and elements, as ``taps`` does, and a mask.
     """
     y = scratch("largest", _result_shape(x, windows), x.dtype)
     _fold_axes(np.maximum, -np.inf, x, windows, y)
@@ -190,103 +189,37 @@ def _masks(x: Array, windows: Windows) -> Any:
     for _, outs, ins in taps(windows):
         shape = y[outs].shape
         below, hit = scratch("below", shape, np.bool), scratch("hit", shape, np.bool)
-        mask = scratch("mask", shape, f"i{x.itemsize}")
         np.less(x[ins], y[outs], out=below)
         np.greater(free[outs], below, out=hit)
         np.logical_and(free[outs], below, out=free[outs])
-        np.negative(hit.view(np.int8), out=hit.view(np.int8))
-        np.copyto(mask, hit.view(np.int8))
-        yield outs, ins, mask
-
-
-def _bits(array: Array) -> Array:
-    return array.view(f"i{array.itemsize}")
-
-
-def _are_squares(windows: Windows) -> bool:
-    """Whether the windows are adjacent 2 by 2 squares, the usual ones."""
-    return len(windows) == 2 and all(
-        (w.kernel, w.stride, w.before, w.dilation) == (2, 2, 0, 1) and 2 * w.out <= w.size
-        for w in windows
-    )
-
-
-def _square_masks(x: Array, windows: Windows) -> Array:
-    """The first maximum of each square: -1 there, else 0.
-
-    The shape is (images, rows, 2, columns, 2, channels). Ties go to the upper row and the left
-    column, the first element in order; NaN ties with everything.
-    """
-    rows, columns = (w.out for w in windows)
-    left, right = (x[:, : 2 * rows, i : 2 * columns : 2] for i in range(2))
-    shape = (len(x), rows, 2, columns, x.shape[-1])
-    larger = np.maximum(left, right, out=scratch("larger", left.shape, x.dtype)).reshape(shape)
-    in_row, at_right = scratch("in_row", shape, np.bool), scratch("at_right", shape, np.bool)
-    np.less(larger[:, :, 0], larger[:, :, 1], out=in_row[:, :, 1])
-    np.logical_not(in_row[:, :, 1], out=in_row[:, :, 0])
-    np.less(left, right, out=at_right.reshape(left.shape))
-    hits = scratch("hits", (*shape[:4], 2, shape[-1]), np.bool)
-    np.greater(in_row, at_right, out=hits[..., 0, :])
-    np.logical_and(in_row, at_right, out=hits[..., 1, :])
-    masks = hits.view(np.int8)
-    return np.negative(masks, out=masks)
-
-
-def _in_squares(array: Array, windows: Windows) -> Array:
-    """The bits of the elements covered by squares, in the shape of their masks; a view."""
-    rows, columns = (w.out for w in windows)
-    covered = _bits(array)[:, : 2 * rows, : 2 * columns]
-    return covered.reshape(len(array), rows, 2, columns, 2, array.shape[-1])
-
-
-def _scatter_to_squares(x: Array, g: Array, windows: Windows, result: Array) -> None:
-    aim = _in_squares(result, windows)
-    np.copyto(aim, _square_masks(x, windows))
-    np.bitwise_and(aim, _bits(g)[:, :, None, :, None], out=aim)
-
-
-def _gather_from_squares(x: Array, t: Array, windows: Windows, result: Array) -> None:
-    masks = _square_masks(x, windows)
-    found = scratch("mask", masks.shape, f"i{x.itemsize}")
-    np.copyto(found, masks)
-    np.bitwise_and(found, _in_squares(t, windows), out=found)
-    np.bitwise_or.reduce(found, axis=(2, 4), out=_bits(result))
+        yield outs, ins, hit
 
 
 def _scatter(x: Array, g: Array, windows: Windows, result: Array) -> None:
     """Add to ``result``, which is initially zero."""
-    given = _bits(g)
     apart = all(w.stride >= w.extent for w in windows)
-    for outs, ins, mask in _masks(x, windows):
+    for outs, ins, hit in _masks(x, windows):
         if apart:
-            np.bitwise_and(given[outs], mask, out=_bits(result)[ins])
-            continue
-        np.bitwise_and(given[outs], mask, out=mask)
-        np.add(result[ins], mask.view(x.dtype), out=result[ins])
+            np.copyto(result[ins], g[outs], where=hit)
+        else:
+            np.add(result[ins], g[outs], out=result[ins], where=hit)
 
 
 def _gather(x: Array, t: Array, windows: Windows, result: Array) -> None:
-    """Set bits of ``result``, which is initially zero."""
-    given, aim = _bits(t), _bits(result)
-    for outs, ins, mask in _masks(x, windows):
-        np.bitwise_and(given[ins], mask, out=mask)
-        np.bitwise_or(aim[outs], mask, out=aim[outs])
+    """Set elements of ``result``."""
+    for outs, ins, hit in _masks(x, windows):
+        np.copyto(result[outs], t[ins], where=hit)
 
 
-def _by_blocks(
-    step: Any, work: int, x: Array, values: Array, windows: Windows, result: Array
-) -> Array:
-    """``result``, filled by ``step(x, values, windows, result)`` on some images at a time.
-
-    Each element of ``x`` costs ``work`` operations.
-    """
+def _by_blocks(step: Any, x: Array, values: Array, windows: Windows, result: Array) -> Array:
+    """``result``, filled by ``step(x, values, windows, result)`` on some images at a time."""
     values = np.ascontiguousarray(values)
 
     def fill(images: slice) -> None:
         step(x[images], values[images], windows, result[images])
 
     if x.size and result.size:
-        each_image_block(x, BLOCK_ELEMENTS, work, fill)
+        each_image_block(x, BLOCK_ELEMENTS, 16, fill)
     return result
 
 
@@ -298,18 +231,12 @@ def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
             result.fill(0)
         _staged(np.ascontiguousarray(x), windows, result, np.ascontiguousarray(g)).run()
         return result
-    if not _are_squares(windows):
-        return _by_blocks(_scatter, 16, x, g, windows, np.zeros(x.shape, x.dtype))
-    result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
-    return _by_blocks(_scatter_to_squares, 4, x, g, windows, result)
+    return _by_blocks(_scatter, x, g, windows, np.zeros(x.shape, x.dtype))
 
 
 def max_pool_gather(x: Array, t: Array, windows: Windows) -> Array:
     """Elements of ``t`` at the maxima of ``x``'s windows."""
-    shape = _result_shape(x, windows)
-    if not _are_squares(windows):
-        return _by_blocks(_gather, 16, x, t, windows, np.zeros(shape, x.dtype))
-    return _by_blocks(_gather_from_squares, 4, x, t, windows, np.empty(shape, x.dtype))
+    return _by_blocks(_gather, x, t, windows, np.zeros(_result_shape(x, windows), x.dtype))
 
 
 # Any library -------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from hypothesis import given
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.llvm import lanes, launch, nest
-from eagerflow.codegen.numpy import tiles
 from eagerflow.errors import EagerflowError
 from eagerflow.runtime import threads
 from eagerflow.runtime.cache import ObjectCache
@@ -29,7 +28,7 @@ from tests.internals import use_kernel_cache
 from tests.structure.sources import ROOT
 
 CHUNK = 100
-COUNTS = {"llvm": 600, "tiles": 400}  # regions in a usual run
+COUNTS = {"llvm": 600, "numpy": 400}  # regions in a usual run
 SOAK = 20_000
 GUARDED = 100
 COMPARED = 0.7  # of the elements at least, on average
@@ -50,12 +49,6 @@ SMALL_PIECES = {
     },
     nest.Nest: {"turn": 2},
     lanes.SideNest: {"turn": 3},
-    tiles: {
-        "TILE_ELEMENTS": 64,
-        "MIN_CUT_ROW_ELEMENTS": 256,
-        "MIN_SHARED_ELEMENTS": 1,
-        "MAX_GROUPS": 4,
-    },
 }
 
 
@@ -65,7 +58,7 @@ def available(way):
     return way
 
 
-@pytest.fixture(params=["llvm", "tiles"], scope="module")
+@pytest.fixture(params=["llvm", "numpy"], scope="module")
 def way(request):
     return available(request.param)
 
@@ -160,7 +153,7 @@ def test_regions_that_hypothesis_makes(way, case):
 
 
 def first_way(region, inputs, outputs, sizes):
-    kernel.compute(region, inputs, outputs, sizes, "tiles")
+    kernel.compute(region, inputs, outputs, sizes, "numpy")
 
 
 def product(size=100):

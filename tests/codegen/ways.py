@@ -9,8 +9,8 @@ from tests.codegen.expected import compare, evaluate
 from tests.codegen.guards import Guarded, Poisoned
 from tests.codegen.regions import memory_dtype, random_region
 
-# NumPy's own elementary functions, which tiles use, are off by up to four units.
-LEAST_UNITS = {"tiles": 4.0, "llvm": 0.0}
+# NumPy's own elementary functions are off by up to four units.
+LEAST_UNITS = {"numpy": 4.0, "llvm": 0.0}
 
 
 class Placed(NamedTuple):

@@ -98,8 +98,8 @@ def check_samples(name, dtypes, way, most):
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FUSIBLE)
-def test_every_rule_computes_its_op_on_tiles(name, greedy):
-    assert bool(check_samples(name, DTYPES, "tiles", 100)) is (name not in NEVER)
+def test_every_rule_computes_its_op_in_steps(name, greedy):
+    assert bool(check_samples(name, DTYPES, "numpy", 100)) is (name not in NEVER)
 
 
 @pytest.mark.sampled(6)
@@ -114,11 +114,11 @@ def test_every_rule_computes_its_op_as_machine_code(name, greedy):
 
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("chunk", range(10))
-def test_random_programs_on_tiles(chunk, greedy):
+def test_random_programs_in_steps(chunk, greedy):
     fused = nodes = 0
     for seed in range(chunk * 40, chunk * 40 + 40):
         graph = graph_of(seed)
-        steps = check_against_eager(graph, arrays_for(graph, seed), "tiles")
+        steps = check_against_eager(graph, arrays_for(graph, seed), "numpy")
         nodes += len(graph.nodes)
         fused += sum(len(s.nodes) for s in steps if isinstance(s, FusedKernel))
     assert fused > nodes / 2
@@ -534,7 +534,7 @@ def test_planted_bugs_are_found(bug, greedy, monkeypatch):
     for seed in range(60):
         graph = graph_of(seed)
         try:
-            check_against_eager(graph, arrays_for(graph, seed), "tiles")
+            check_against_eager(graph, arrays_for(graph, seed), "numpy")
         except Exception:
             wrong += 1
     assert wrong

@@ -1,7 +1,7 @@
 """NumPy programs of scalar bodies: an op's formula as steps that write into buffers.
 
 A body is recorded once, as a region; each of its statements is a NumPy call that fills an array
-(``tile_steps``). Results are placed in an output while it is free, otherwise in buffers, which are
+(``steps``). Results are placed in an output while it is free, otherwise in buffers, which are
 reused as soon as their values are dead. The steps become a Python function, as a loop over them
 would take longer than NumPy on small arrays.
 """
@@ -9,22 +9,28 @@ would take longer than NumPy on small arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen.bodies import region_of as region_of  # for ``generated``, which imports this
-from eagerflow.codegen.numpy.tile_steps import EXTENT, Step, needed_steps, select, steps_of
-from eagerflow.codegen.numpy.tiling import filled
+from eagerflow.codegen.numpy.steps import (
+    EXTENT,
+    Step,
+    column_results,
+    needed_steps,
+    select,
+    steps_of,
+)
 from eagerflow.codegen.reductions import ufunc
 from eagerflow.codegen.region import Constant, Region
-from eagerflow.runtime import threads
 from eagerflow.runtime.python_code import compiled
 
 Fill = Callable[..., None]
 
 
-def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
+def program_of(region: Region, makes: bool = False) -> Fill:
     """``fill(*arrays, *outputs)`` for a region; arrays and outputs that it fills have one shape.
 
     If it ``makes`` its outputs, it is ``fill(*arrays)`` and returns them, a single one without a
@@ -33,9 +39,7 @@ def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
 
     With rows, that is, with two axes of the region, it is ``fill(axis, *arrays, *outputs)``: the
     second axis corresponds to ``axis`` of the arrays, the first to all others, and arrays that lack
-    one of these have size 1 there. With ``tile``, buffers are thread-local and reused, steps are
-    those that are fast on many elements, and without rows, arrays are 1-d with at most
-    ``tiling.TILE_ELEMENTS`` elements.
+    one of these have size 1 there.
 
     >>> from eagerflow.codegen.builder import Builder
     >>> from eagerflow.codegen.numpy.in_place import program_of
@@ -43,26 +47,17 @@ def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
     >>> x = s.input("x", "float64", "n")
     >>> s.output("y", s.exp(x) * 2.0)
     >>> x, out = np.zeros(2), np.empty(2)
-    >>> program_of(s.region(), False)(x, out)
+    >>> program_of(s.region())(x, out)
     >>> out.tolist()
     [2.0, 2.0]
     """
-    writer = (_MakingWriter if makes else FunctionWriter)(region, tile)
+    writer = (_MakingWriter if makes else FunctionWriter)(region)
     writer.write()
     names = writer.globals.keys() | writer.names
     code = compiled("\n".join(writer.lines), "<eagerflow kernel>", names)
     exec(code, writer.globals)
     fill: Fill = writer.globals["fill"]
     return fill
-
-
-def _head(filled: Any, like: Any) -> Any:
-    """A constant tile of another array's length; see ``tiling.filled``."""
-    return filled[: like.size]
-
-
-def _scratch(name: str, like: Any, dtype: Any) -> Any:
-    return threads.scratch(name, like.shape, dtype)
 
 
 def _extent(like: Any, axis: int) -> int:
@@ -75,8 +70,7 @@ class FunctionWriter:
 
     makes = False
 
-    def __init__(self, region: Region, tile: bool) -> None:
-        self.tile = tile
+    def __init__(self, region: Region) -> None:
         self.axes = region.axes
         self.inputs = [part.name for part in region.inputs]
         self.outputs = {f"y{i}": out.value for i, out in enumerate(region.outputs)}
@@ -95,7 +89,7 @@ class FunctionWriter:
             for place, part in zip(places, parts, strict=True)
         }
         self.free = [place for value, place in self.targets.items() if value in self.made]
-        self.globals: dict[str, Any] = {"empty": np.empty_like, "head": _head, "scratch": _scratch}
+        self.globals: dict[str, Any] = {"empty": np.empty_like}
         given = [*["axis"] * (len(self.axes) > 1), *self.homes.values()]
         parameters = given if self.makes else [*given, *self.outputs]
         self.names = {"fill", "out", "where", *given, *self.outputs}
@@ -124,7 +118,7 @@ class FunctionWriter:
             self.homes[step.name] = self._new()
             self._line(_extent, self.like, "axis", result=self.homes[step.name])
             return
-        given = [self._operand(o, step) for o in step.operands]
+        given = [self._operand(o) for o in step.operands]
         dead = [
             self.homes[o]
             for o in dict.fromkeys(step.operands)
@@ -133,7 +127,7 @@ class FunctionWriter:
         ]
         if step.over:
             self._reduction(step, given)
-        elif self._is_choice(step):
+        elif step.call is select:
             self._choice(step, given, dead)
         else:
             self._fill(step, given, dead if step.in_place else [])
@@ -150,14 +144,11 @@ class FunctionWriter:
         plain = isinstance(step.call, np.ufunc) and step.call not in (np.maximum, np.minimum)
         self._line(step.call, *given, place if plain else f"out={place}")
 
-    def _is_choice(self, step: Step) -> bool:
-        """Whether a step is a selection made by copying, as is fastest on few elements."""
-        return step.call is select and not self.tile
-
     def _choice(self, step: Step, given: list[str], dead: list[str]) -> None:
-        """A selection between two values, in the memory of the second if possible."""
+        """A selection between two values by copying, over the second one if possible."""
         condition, x, y = given
-        place = y if y in dead and self.targets.get(step.name, y) == y else ""
+        fits = y in dead and self.kinds[y] == (step.axes, np.dtype(step.dtype))
+        place = y if fits and self.targets.get(step.name, y) == y else ""
         if not place:
             place = self._place(step)
             self._line(np.copyto, place, y)
@@ -167,23 +158,20 @@ class FunctionWriter:
     def _reduction(self, step: Step, given: list[str]) -> None:
         """One number for each row in a new array, or for each column, if rows are along axis 1."""
         target = self.targets.get(step.name)
-        axis = "axis" if step.over == self.axes[-1:] else "0"
         result = "" if target else self._new()
-        where = (axis, "None", target or "None", "True")
-        self._line(ufunc(step.reduction).reduce, *given, *where, result=result)
+        if step.over == self.axes[-1:]:
+            where = ("axis", "None", target or "None", "True")
+            self._line(ufunc(step.reduction).reduce, *given, *where, result=result)
+        else:
+            reduce = partial(column_results, step.reduction)
+            self._line(reduce, *given, target or "None", result=result)
         self.homes[step.name] = place = target or result
         self.kinds[place] = step.axes, np.dtype(step.dtype)
 
-    def _operand(self, operand: Any, step: Step) -> str:
+    def _operand(self, operand: Any) -> str:
         if not isinstance(operand, Constant):
             return self.homes[operand]
-        value = np.array(operand.value, operand.dtype)
-        if self.tile and len(self.axes) == 1 and step.call in (np.maximum, np.minimum):
-            tile = self._global(filled(value, value))
-            name = self._new()
-            self.lines.append(f"    {name} = head({tile}, {self.like})")
-            return name
-        return self._global(value)
+        return self._global(np.array(operand.value, operand.dtype))
 
     def _new(self) -> str:
         name = f"b{len(self.names)}"
@@ -209,9 +197,7 @@ class FunctionWriter:
 
     def _buffer(self, name: str, like: str, dtype: str) -> None:
         """Create a new buffer."""
-        label = self._global(f"in place: {name}")
-        make = f"scratch({label}, {like}, {dtype})" if self.tile else f"empty({like}, {dtype})"
-        self.lines.append(f"    {name} = {make}")
+        self.lines.append(f"    {name} = empty({like}, {dtype})")
 
     def _small_operand(self, step: Step) -> str:
         """An operand broadcast to the shape of a result that lacks some axes."""
@@ -233,7 +219,7 @@ class FunctionWriter:
 
     def _may_read_place(self, step: Step) -> bool:
         """Whether the array that a step fills may be one of its operands."""
-        if self._is_choice(step):
+        if step.call is select:
             second = step.operands[1]
             return isinstance(second, Constant) or second in self.inputs
         return step.in_place
@@ -244,8 +230,8 @@ class _MakingWriter(FunctionWriter):
 
     makes = True
 
-    def __init__(self, region: Region, tile: bool) -> None:
-        super().__init__(region, tile)
+    def __init__(self, region: Region) -> None:
+        super().__init__(region)
         self.absent = set(self.outputs)  # buffers that have not been created yet
         self.types = {part.name: part.dtype for part in region.inputs}
         self.types |= {step.name: step.dtype for step in self.steps}

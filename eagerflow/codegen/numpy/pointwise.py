@@ -2,8 +2,7 @@
 
 A body is a function ``(s, *values, **attributes)`` in scalar instructions (``scalar``). On arrays
 of any library it is called with that library's functions (``whole``). On NumPy, small arrays use
-the program of its steps at once, larger ones tile by tile, and from
-``generated.MIN_COMPILED_ELEMENTS`` elements on machine code.
+the program of its steps, and from ``generated.MIN_COMPILED_ELEMENTS`` elements on machine code.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.codegen.generated import MIN_COMPILED_ELEMENTS
 from eagerflow.codegen.instructions import TYPES, instructions
-from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled, tiled_together
-from eagerflow.runtime import buffers
 
 Call = Callable[..., Any]
 _MAX_PROGRAMS = 256  # programs of one body
-UPDATE_TILE_ELEMENTS = 1 << 14  # seven float32 arrays of this length fit into a cache of 512 kB
 _TYPES: dict[type, tuple[type, ...]] = {bool: (bool,), float: (float, int)}
 """The accepted types of users' values, by the type of a default."""
 
@@ -37,18 +34,16 @@ def whole(body: generated.Body) -> Call:
 def on_numpy(body: generated.Body) -> Call:
     """The NumPy kernel of a body."""
     slow = whole(body)
-    few: dict[Any, Call] = {}  # programs that allocate their result, by dtype and attributes
-    tiles: dict[Any, Call] = {}  # programs that fill a tile, also by whether it is a single run
+    programs: dict[Any, Call] = {}  # by dtype and attributes
 
-    def program(known: Any, key: Any, arrays: tuple[Any, ...], attributes: Any, run: bool) -> Call:
-        if key not in known:
-            if len(known) > _MAX_PROGRAMS:  # attributes that change with each call
-                known.clear()
+    def program(key: Any, arrays: tuple[Any, ...], attributes: Any) -> Call:
+        if key not in programs:
+            if len(programs) > _MAX_PROGRAMS:  # attributes that change with each call
+                programs.clear()
             operands = tuple([(a.dtype.name, "n") for a in arrays])
             region = generated.region(body, "n", operands, tuple(attributes.items()))
-            known[key] = generated.program(region, run, makes=known is few)
-        made: Call = known[key]
-        return made
+            programs[key] = generated.program(region, makes=True)
+        return programs[key]
 
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
         if more and not _alike(x, more):
@@ -60,24 +55,16 @@ def on_numpy(body: generated.Body) -> Call:
             x, more = np.asarray(x, order="C"), tuple(rest)  # broadcast axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
-        small = x.size < MIN_TILED_ELEMENTS or char not in "fd"  # integers: few steps
-        if small and (make := few.get(key)) is not None and generated.calls is None:
+        steps = x.size < MIN_COMPILED_ELEMENTS or char not in "fd"  # integers: few steps
+        if steps and (make := programs.get(key)) is not None and generated.calls is None:
             return make(x, *more) if x.ndim else _of_numbers(make, (x, *more))
         if x.dtype.name not in TYPES:
             return slow(np, x, *more, **attributes)
         if char in "fd" and generated.pays(x.size):
             return generated.elementwise(body, x, *more, **attributes)
         arrays = (x, *more)
-        if small:
-            make = program(few, key, arrays, attributes, False)
-            return make(*arrays) if x.ndim else _of_numbers(make, arrays)
-        if not more:
-            return tiled(program(tiles, (key, True), arrays, attributes, True), x)
-        run = all(a.flags.c_contiguous for a in arrays)
-        out = buffers.empty(x.shape, x.dtype)
-        fill = program(tiles, (key, run), arrays, attributes, run)
-        tiled_together(fill, arrays, (out,))
-        return out
+        make = program(key, arrays, attributes)
+        return make(*arrays) if x.ndim else _of_numbers(make, arrays)
 
     return kernel
 
@@ -121,13 +108,8 @@ class UpdateKernel:
             made: tuple[Any, ...] = generated.elementwise(self.body, *operands, **attributes)
             return made
         fill, results = self._program(x.dtype, len(arrays), len(numbers), attributes)
-        if x.size <= UPDATE_TILE_ELEMENTS:
-            outs = tuple([np.empty(x.shape, x.dtype) for _ in range(results)])
-            fill(*arrays, *numbers, *outs)
-        else:
-            operands = (*arrays, *(np.array(n, x.dtype) for n in numbers))
-            outs = tuple([buffers.empty(x.shape, x.dtype) for _ in range(results)])
-            tiled_together(fill, operands, outs, UPDATE_TILE_ELEMENTS)
+        outs = tuple([np.empty(x.shape, x.dtype) for _ in range(results)])
+        fill(*arrays, *numbers, *outs)
         return outs
 
     def _program(
@@ -140,7 +122,7 @@ class UpdateKernel:
                 self._programs.clear()
             operands = ((dtype.name, "n"),) * arrays + ((dtype.name, ""),) * numbers
             region = generated.region(self.body, "n", operands, tuple(attributes.items()))
-            found = self._programs[key] = generated.program(region, False), len(region.outputs)
+            found = self._programs[key] = generated.program(region), len(region.outputs)
         return found
 
 

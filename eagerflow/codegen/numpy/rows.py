@@ -2,14 +2,11 @@
 
 A row-wise kernel reduces along an axis and then uses the result on the same elements. On arrays of
 any library its body is called with that library's functions (``whole_rows``). On NumPy, large
-arrays use machine code, others the program of the body's steps, some complete rows at a time: a
-tile of rows stays in the cache from the first step to the last, and tiles are distributed to
-threads. Tiles depend only on shapes, so the bits do not depend on the number of threads.
+arrays use machine code, others the program of the body's steps.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,9 +14,7 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import RowInstructions
-from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH, MIN_TILED_ELEMENTS
-from eagerflow.runtime import buffers
-from eagerflow.runtime.threads import run, run_if
+from eagerflow.runtime.threads import run_if
 
 TILE_ELEMENTS = 1 << 15  # smaller tiles contend for the interpreter's lock
 MIN_SHARED_ELEMENTS = 1 << 17  # threshold for using another thread
@@ -66,34 +61,31 @@ class RowKernel:
 
     def __init__(self, body: generated.Body) -> None:
         self.body = body
-        self._few: dict[Any, _Program] = {}  # programs by dtype and attributes
-        self._many: dict[Any, _Program] = {}
+        self._programs: dict[Any, _Program] = {}  # by dtype and attributes
 
     def __call__(self, axis: int, *arrays: Any, **attributes: Any) -> Any:
         """The output, or a tuple of all; ``axis`` is counted from the front."""
         x = arrays[0]
-        size = x.size
-        if generated.pays(size):
+        if generated.pays(x.size):
             return generated.rows(self.body, axis, *arrays, **attributes)
-        known = self._few if size < MIN_TILED_ELEMENTS else self._many
+        known = self._programs
         key = (x.dtype.char, *attributes.values()) if attributes else x.dtype.char
         program = known.get(key)
         if program is None:
             program = known[key] = self._program(arrays, attributes)
-        make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
         if program.is_plain:
-            out = make(x.shape, x.dtype)
-            along_rows(program.fill, axis, arrays, (out,))
+            out = np.empty(x.shape, x.dtype)
+            self._fill(program, axis, arrays, (out,))
             return out
         before, behind = x.shape[:axis], x.shape[axis + 1 :]
         one = (*before, 1, *behind)
         wide = [a if a.ndim == x.ndim else a.reshape(one) for a in arrays]
         if not program.reduced:
-            out = make(x.shape, x.dtype)
-            along_rows(program.fill, axis, wide, (out,))
+            out = np.empty(x.shape, x.dtype)
+            self._fill(program, axis, wide, (out,))
             return out
         outs = np.empty((program.reduced, *one), x.dtype)
-        along_rows(program.fill, axis, wide, tuple(outs))
+        self._fill(program, axis, wide, tuple(outs))
         numbers = outs.reshape(program.reduced, *before, *behind)
         found = tuple([numbers[i, ...] for i in range(program.reduced)])  # arrays, also of one row
         return found[0] if len(found) == 1 else found
@@ -105,8 +97,11 @@ class RowKernel:
         reduced = sum(out.axes != region.axes for out in region.outputs)
         assert reduced == len(region.outputs) or (not reduced and len(region.outputs) == 1)
         is_plain = not reduced and all(a.ndim == x.ndim for a in arrays)
-        fill = generated.program(region, x.size >= MIN_TILED_ELEMENTS)
-        return _Program(fill, reduced, is_plain)
+        return _Program(generated.program(region), reduced, is_plain)
+
+    def _fill(self, program: _Program, axis: int, arrays: Sequence[Any], outs: Any) -> None:
+        if arrays[0].size:
+            program.fill(axis, *arrays, *outs)
 
 
 # Tiles -------------------------------------------------------------------------------------------
@@ -134,67 +129,3 @@ def each_tile(
 def tile_height(width: int, tile: int = TILE_ELEMENTS) -> int:
     """The number of rows of ``width`` elements in a tile."""
     return max(1, tile // max(width, 1))
-
-
-def along_rows(
-    step: Callable[..., None], axis: int, inputs: Sequence[Array], outputs: Sequence[Array]
-) -> None:
-    """Let ``step(axis, *inputs, *outputs)`` fill the outputs, tile by tile.
-
-    All arrays have the shape of ``inputs[0]``, except that those with one value per row have size 1
-    along ``axis``, which is counted from the front. Outputs are contiguous.
-    """
-    shape = inputs[0].shape
-    length, rows = shape[axis], inputs[0].size // (shape[axis] or 1)
-    inner = math.prod(shape[axis + 1 :])
-    narrow = inner == 1 and length <= MAX_TURNED_WIDTH and rows >= 64
-    if not rows or not length:
-        return
-    if rows * length <= TILE_ELEMENTS and not narrow:
-        step(axis, *inputs, *outputs)
-        return
-    arrays = [
-        np.ascontiguousarray(a).reshape(-1, a.shape[axis], inner) for a in (*inputs, *outputs)
-    ]
-    if length * inner > TILE_ELEMENTS and inner > 1:
-        _in_columns(step, arrays)
-    elif inner > 1:
-        each_tile(rows // inner, length * inner, lambda i, s: step(1, *(a[s] for a in arrays)))
-    else:
-        flat = [a[:, :, 0] for a in arrays]
-        if narrow:
-            _in_turned_tiles(step, rows, length, flat[: len(inputs)], flat[len(inputs) :])
-        else:
-            each_tile(rows, length, lambda i, s: step(1, *(a[s] for a in flat)))
-
-
-def _in_columns(step: Callable[..., None], arrays: Sequence[Array]) -> None:
-    """Tiles of some columns, if one plane of rows is larger than a tile."""
-    outer, length, inner = arrays[0].shape
-    width = tile_height(length)
-    blocks = -(-inner // width)
-
-    def one(i: int) -> None:
-        plane, block = divmod(i, blocks)
-        step(0, *(a[plane, :, block * width : (block + 1) * width] for a in arrays))
-
-    run(one, outer * blocks)
-
-
-def _in_turned_tiles(
-    step: Callable[..., None],
-    rows: int,
-    length: int,
-    inputs: Sequence[Array],
-    outputs: Sequence[Array],
-) -> None:
-    """Transposed tiles, so that the inner loops run over many rows at once."""
-
-    def one(i: int, s: slice) -> None:
-        sources = [np.array(a[s].T, order="C") for a in inputs]
-        results = [np.empty(a[s].T.shape, a.dtype) for a in outputs]
-        step(0, *sources, *results)
-        for whole, result in zip(outputs, results, strict=True):
-            whole[s] = result.T
-
-    each_tile(rows, length, one)

@@ -81,15 +81,6 @@ def _through_float32(x: Any, out: Any, into: Call, **attributes: Any) -> None:
     out[...] = wide
 
 
-def in_tiles(into: Call) -> Call:
-    """The NumPy kernel ``(xp, x, **attributes)`` computed by ``into``."""
-
-    def kernel(xp: Any, x: Any, /, **attributes: Any) -> Any:
-        return tiled(into, x, **attributes)
-
-    return kernel
-
-
 # Several arrays that broadcast -------------------------------------------------------------------
 
 

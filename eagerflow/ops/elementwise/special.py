@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen import generated
 from eagerflow.codegen.numpy import special
-from eagerflow.codegen.numpy.tiling import horner, in_tiles, scratch
+from eagerflow.codegen.numpy.tiling import tiled
 from eagerflow.errors import DTypeError
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
@@ -20,64 +21,42 @@ __all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma"]
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
-def _special(**facts: Any) -> Any:
-    """A function with a tiled NumPy kernel."""
+MIN_COMPILED_ELEMENTS = 64  # below, a new shape costs more than a call in NumPy
+
+
+def _special(compiles: bool = False, **facts: Any) -> Any:
+    """A function with a tiled NumPy kernel; if it ``compiles``, with an instruction of its name."""
 
     def decorate(kernel: Any) -> Any:
+        def body(s: Any, x: Any) -> Any:
+            return getattr(s, kernel.__name__)(x)
+
+        def on_numpy(xp: Any, x: Any, /, **attributes: Any) -> Any:
+            if compiles and x.dtype.char in "fd" and generated.pays(x.size, MIN_COMPILED_ELEMENTS):
+                return generated.elementwise(body, x)
+            return tiled(into, x, **attributes)
+
         def into(x: Any, out: Any, **attributes: Any) -> None:
             out[...] = kernel(np, x, **attributes)
 
-        own: dict[str, Any] = {"overrides": {"numpy": in_tiles(into)}, "dtypes": FLOATS}
+        own: dict[str, Any] = {"overrides": {"numpy": on_numpy}, "dtypes": FLOATS}
         return elementwise(**own | facts)(kernel)
 
     return decorate
 
 
-# Powers of x² of a rational function that is erf(x)/x to 2e-8, from 0 to 3.93, where float32 cannot
-# tell erf from 1; fitted by iteratively reweighted least squares.
-_ERF_ABOVE = (
-    1.12837914545707,
-    0.190768107257158,
-    0.0527882540802041,
-    0.00377895710192714,
-    0.000284797189812930,
-    2.04212437626555e-06,
-)
-_ERF_BELOW = (
-    1.0,
-    0.502396555143132,
-    0.114251067177554,
-    0.0149961178233532,
-    0.00116506150720651,
-    3.80050961343149e-05,
-)
-
-
-def _erf_into(x: Any, out: Any) -> None:
-    if out.dtype != np.float32:
-        out[...] = special.erf(np, x)
-        return
-    bounded, square = scratch(out), scratch(out, "square")
-    np.minimum(np.maximum(x, -3.93, out=bounded), 3.93, out=bounded)
-    np.multiply(bounded, bounded, square)
-    above = horner(_ERF_ABOVE, square, out)
-    np.multiply(above, bounded, out)
-    below = horner(_ERF_BELOW, square, bounded)
-    np.divide(out, below, out)
-    np.minimum(np.maximum(out, -1, out=out), 1, out=out)
-
-
 @_special(
-    overrides={"numpy": in_tiles(_erf_into)},
+    compiles=True,
     partials=(in_float32(lambda y, x: exp(x * -x) * _TWO_OVER_ROOT_PI),),
     saves="x",
     onnx=Onnx("Erf"),
+    ulp=2,
 )
 def erf(xp: Namespace, x: Array, /) -> Array:
     """Error function of each element: 2/√π times the integral of exp(-t²) from 0 to x.
 
-    ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64
-    after W. J. Cody, Math. Comp. 23 (1969). Raises DTypeError for complex.
+    ``x`` is a real tensor of any shape; integers are taken as float32. Without machine code
+    computed in float64 after W. J. Cody, Math. Comp. 23 (1969). Raises DTypeError for complex.
 
     >>> ef.erf(ef.tensor([0.0, 1.0, -30.0]))
     Tensor([ 0.    ,  0.8427, -1.    ], float32, cpu:0)
@@ -86,6 +65,7 @@ def erf(xp: Namespace, x: Array, /) -> Array:
 
 
 @_special(
+    compiles=True,
     partials=(in_float32(lambda y, x: exp(x * -x) * -_TWO_OVER_ROOT_PI),),
     saves="x",
     ulp=6,
@@ -93,8 +73,8 @@ def erf(xp: Namespace, x: Array, /) -> Array:
 def erfc(xp: Namespace, x: Array, /) -> Array:
     """Complementary error function of each element, 1 - erf(x), accurate also where it is tiny.
 
-    ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64
-    after W. J. Cody, Math. Comp. 23 (1969). Raises DTypeError for complex.
+    ``x`` is a real tensor of any shape; integers are taken as float32. Without machine code
+    computed in float64 after W. J. Cody, Math. Comp. 23 (1969). Raises DTypeError for complex.
 
     >>> ef.erfc(ef.tensor([0.0, 3.0]))
     Tensor([1.000e+00, 2.209e-05], float32, cpu:0)
@@ -121,13 +101,13 @@ def erfinv(xp: Namespace, x: Array, /) -> Array:
     return special.erfinv(xp, x)
 
 
-@_special(partials=(lambda y, x: digamma(x),), saves="x", singular=True, ulp=6)
+@_special(compiles=True, partials=(lambda y, x: digamma(x),), saves="x", singular=True, ulp=6)
 def lgamma(xp: Namespace, x: Array, /) -> Array:
     """Logarithm of the absolute value of the gamma function of each element.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Infinite at 0, -1,
     -2 and so on. Close to the zeros among negative numbers the error is absolute, not
-    relative. Computed in float64. Raises DTypeError for complex.
+    relative. Raises DTypeError for complex.
 
     >>> ef.lgamma(ef.tensor([1.0, 5.0])), np.log(24)
     (Tensor([0.    , 3.1781], float32, cpu:0), np.float64(3.1780538303479458))

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from eagerflow.codegen.numpy.pointwise import UPDATE_TILE_ELEMENTS
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ops
 from eagerflow.ops.family import op_of
@@ -52,7 +51,7 @@ def _errors(rng, arrays, numbers, first):
 
 
 def _samples(arrays, names, options):
-    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (UPDATE_TILE_ELEMENTS + 3,))
+    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (1 << 14 | 3,))
 
     def samples(rng, dtype):
         numbers = tuple(np.asarray(_NUMBERS[name], dtype) for name in names)

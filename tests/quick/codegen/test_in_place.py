@@ -54,7 +54,7 @@ def bodies(draw, rows):
 ARITY = {"unary": 1, "binary": 2, "select": 3, "reduction": 1}
 
 
-def check(body, axes, tile):
+def check(body, axes):
     x, y = (np.random.default_rng(seed).standard_normal(SHAPE) for seed in (1, 2))
     region = generated.region(body, axes, (("float64", axes),) * 2)
     rows = len(region.axes) > 1
@@ -62,7 +62,7 @@ def check(body, axes, tile):
     before = x.copy(), y.copy()
     outs = [np.full(SHAPE, np.nan) for _ in wanted]
     shown = (lambda a: a) if rows else np.ravel
-    fill = in_place.program_of(region, tile)
+    fill = in_place.program_of(region)
     fill(*[1] * rows, *map(shown, (x, y, *outs)))
     for out, right in zip(outs, wanted, strict=True):
         np.testing.assert_allclose(out, right, rtol=1e-10, atol=1e-10)
@@ -70,14 +70,14 @@ def check(body, axes, tile):
     assert np.array_equal(y, before[1])
 
 
-@given(bodies(rows=False), st.booleans())
-def test_bodies_of_elements(body, tile):
-    check(body, "n", tile)
+@given(bodies(rows=False))
+def test_bodies_of_elements(body):
+    check(body, "n")
 
 
-@given(bodies(rows=True), st.booleans())
-def test_bodies_of_rows(body, tile):
-    check(body, "m n", tile)
+@given(bodies(rows=True))
+def test_bodies_of_rows(body):
+    check(body, "m n")
 
 
 def test_columns_are_summed_up_as_well():
@@ -87,7 +87,7 @@ def test_columns_are_summed_up_as_well():
     region = generated.region(body, "m n", (("float64", "m n"),) * 2)
     x, y = np.random.default_rng(0).standard_normal((2, *SHAPE))
     out, columns, rows = np.empty(SHAPE), np.empty((1, 5)), np.empty((3, 1))
-    in_place.program_of(region, False)(1, x, y, out, columns, rows)
+    in_place.program_of(region)(1, x, y, out, columns, rows)
     np.testing.assert_allclose(out, x * y)
     np.testing.assert_allclose(columns, (x * y).sum(0, keepdims=True))
     np.testing.assert_allclose(rows, x.sum(1, keepdims=True))
@@ -103,7 +103,7 @@ def test_planted_sharing_of_places_is_found(monkeypatch, rule):
         return (s.select(s.greater(x, y), powers, s.multiply(powers, x)),)
 
     with pytest.raises(AssertionError):
-        check(body, "n", False)
+        check(body, "n")
 
 
 @given(bodies(rows=False))
@@ -113,7 +113,7 @@ def test_programs_that_make_their_results(body):
     wanted, before = body(NUMPY, x, y), (x.copy(), y.copy())
     for order in ("C", "F"):
         own = [np.array(a, order=order) for a in (x, y)]
-        made = in_place.program_of(region, False, makes=True)(*own)
+        made = in_place.program_of(region, makes=True)(*own)
         made = made if isinstance(made, tuple) else (made,)
         for out, right in zip(made, wanted, strict=True):
             assert out.flags.f_contiguous == (order == "F")

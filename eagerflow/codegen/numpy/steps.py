@@ -1,8 +1,10 @@
-"""The steps of the tiles way: every statement of a region as calls that fill an array.
+"""Regions in NumPy: every statement as calls that fill an array, one after the other.
 
 A call is made as ``call(*operands, out=array)``. Operands and results have all axes of the
 region, with size 1 along those on which they do not depend, so NumPy's broadcasting does the
 rest. Where one ufunc computes an instruction, the ufunc is the call.
+
+Without llvmlite this computes regions (``compute``), and it checks machine code in the tests.
 """
 
 from __future__ import annotations
@@ -26,21 +28,13 @@ from eagerflow.codegen.region import (
     Statement,
     dependencies,
 )
-from eagerflow.runtime import threads
 
 Array = np.ndarray[Any, Any]
 Call = Callable[..., Any]
-Box = tuple[slice, ...]
 
 # Suffixes of operands other than values; names of values end with none of these.
-BOX = ".box"  # the part of the index space that is computed
-FIRST = ".first"  # whether a tile is the first of those whose results are summed
-SPARE = ".spare"  # a buffer like the result
 EXTENT = ".size"  # follows an axis: its size
 TABLE = ".table"  # follows an input with a lookup: the whole array
-
-CONTIGUOUS = frozenset((np.isfinite, np.isinf, np.isnan, np.signbit))
-"""Functions that may not fill arrays with gaps: NumPy 2.4 writes into the gaps."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,7 @@ class Step:
     """One call: its operands, and the type and axes of its result.
 
     ``in_place`` means that the result may use the memory of an operand of its shape. ``over`` holds
-    the axes that a reduction removes; with ``sums`` it adds to the results of earlier tiles.
-    ``output`` is the output that a copy writes.
+    the axes that a reduction removes.
     """
 
     name: str
@@ -60,8 +53,6 @@ class Step:
     in_place: bool = True
     over: tuple[str, ...] = ()
     reduction: str = ""
-    sums: bool = False
-    output: str | None = None
 
 
 def copy(x: Any, out: Array) -> None:
@@ -89,54 +80,35 @@ def _short_columns(x: Any, axes: tuple[int, ...]) -> Any:
     For contiguous columns, NumPy uses pairwise summation itself.
     """
     long = [a for a in axes if x.shape[a] > 1]
-    if len(long) != 1 or x.dtype.kind != "f" or x.strides[long[0]] == x.itemsize:
+    if x.dtype.kind != "f" or [x.strides[a] for a in long] == [x.itemsize]:
         return x
-    axis = long[0]
-    before = (slice(None),) * axis
-    while x.shape[axis] >= 2 * _RUN:
-        count = -(-x.shape[axis] // _RUN)
-        run, rest = divmod(x.shape[axis], count)
-        # Every count-th number, so that operations are long and contiguous.
-        shape = (*x.shape[:axis], run, count, *x.shape[axis + 1 :])
-        sums = np.add.reduce(x[(*before, slice(0, run * count))].reshape(shape), axis)
-        if rest:
-            sums[(*before, slice(0, rest))] += x[(*before, slice(run * count, None))]
-        x = sums
+    for axis in long:
+        before = (slice(None),) * axis
+        while x.shape[axis] >= 2 * _RUN:
+            count = -(-x.shape[axis] // _RUN)
+            run, rest = divmod(x.shape[axis], count)
+            # Every count-th number, so that operations are long and contiguous.
+            shape = (*x.shape[:axis], run, count, *x.shape[axis + 1 :])
+            sums = np.add.reduce(x[(*before, slice(0, run * count))].reshape(shape), axis)
+            if rest:
+                sums[(*before, slice(0, rest))] += x[(*before, slice(run * count, None))]
+            x = sums
     return x
 
 
-def accumulate(region: Region, step: Step) -> Step:
-    """A reduction that adds a tile's result to that of earlier tiles."""
-    axes = tuple(region.axes.index(a) for a in step.over)
-    reduction, join = step.reduction, ufunc(step.reduction)
-    columns = region.axes[-1] not in step.over
-
-    def call(first: bool, x: Any, spare: Any, out: Array) -> None:
-        if first:
-            _reduce(x, axes, reduction, columns, out)
-        else:
-            _reduce(x, axes, reduction, columns, spare)
-            join(out, spare, out=out)
-
-    return replace(step, call=call, operands=(FIRST, *step.operands, SPARE), sums=True)
+def column_results(reduction: str, x: Any, out: Array | None) -> Any:
+    """The reductions of a matrix along its first axis, which is kept, in ``out`` or a new array."""
+    x = _short_columns(x, (0,)) if reduction == "sum" else x
+    return ufunc(reduction).reduce(x, 0, None, out, True)
 
 
 # Instructions that take several calls of NumPy ------------------------------------------------
 
 
 def select(condition: Any, x: Any, y: Any, out: Array) -> None:
-    """Selection by bits: the time of NumPy's own depends on the condition, up to tenfold."""
-    mask = threads.scratch("tiles: condition", condition.shape, np.int8)
-    np.negative(condition.view(np.int8), out=mask)
-    integer = np.dtype(f"i{out.itemsize}")
-    if integer.itemsize > 1:
-        wide = threads.scratch("tiles: mask", condition.shape, integer)
-        np.copyto(wide, mask)
-        mask = wide
-    bits, below = out.view(integer), y.view(integer)
-    np.bitwise_xor(x.view(integer), below, out=bits)
-    np.bitwise_and(bits, mask, out=bits)
-    np.bitwise_xor(bits, below, out=bits)
+    """``x`` where the condition holds, ``y`` elsewhere."""
+    np.copyto(out, y)
+    np.copyto(out, x, where=condition)
 
 
 def _bitcast(x: Any, out: Array) -> None:
@@ -229,72 +201,63 @@ def _gathered(region: Region, part: Input) -> Step:
     index_axes = region.statement(str(part.gather)).axes
     by_rows = set(index_axes) <= set(part.axes[:1])
 
-    def call(box: Box, table: Any, index: Any, out: Array) -> None:
+    def call(table: Any, index: Any, out: Array) -> None:
         if by_rows:
-            rows = table[(slice(None), *(box[i] for i in own[1:]))]
-            found = rows[index.reshape(-1)]
-            shape = [1] * len(axes)
-            for i, size in zip(own, found.shape, strict=True):
-                shape[i] = size
-            found = found.reshape(shape)
+            found = table[index.reshape(-1)]
+            sizes = dict(zip(own, found.shape, strict=True))
+            found = found.reshape([sizes.get(i, 1) for i in range(len(axes))])
         else:
-            places = [np.arange(box[i].start, box[i].stop) for i in own[1:]]
-            shaped = [
-                p.reshape([-1 if a == i else 1 for a in range(len(axes))])
-                for i, p in zip(own[1:], places, strict=True)
-            ]
-            found = table[(index, *shaped)]
+            found = table[(index, *(_places(n, i, len(axes)) for n, i in behind(table)))]
         np.copyto(out, found, casting="unsafe")
 
-    table = f"{part.name}{TABLE}"
+    def behind(table: Any) -> Any:
+        return zip(table.shape[1:], own[1:], strict=True)
+
     held = value_type(part.dtype)
-    return Step(part.name, call, (BOX, table, str(part.gather)), held, part.axes, False)
+    given = f"{part.name}{TABLE}", str(part.gather)
+    return Step(part.name, call, given, held, part.axes, False)
+
+
+def _places(size: int, axis: int, rank: int) -> Array:
+    """The positions along an axis, in the shape of the region."""
+    return np.arange(size).reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
 def _position(region: Region, part: Statement) -> Step:
     axis = region.axes.index(part.over[0])
-    shape = [-1 if i == axis else 1 for i in range(len(region.axes))]
 
-    def call(box: Box, out: Array) -> None:
-        out[...] = np.arange(box[axis].start, box[axis].stop).reshape(shape)
+    def call(out: Array) -> None:
+        out[...] = _places(out.shape[axis], axis, out.ndim)
 
-    return Step(part.name, call, (BOX,), part.dtype, part.axes, False)
+    return Step(part.name, call, (), part.dtype, part.axes, False)
 
 
 def _random_bits(region: Region, part: Statement) -> Step:
-    """Words of a counter-based generator, for the indices in the box."""
+    """Words of a counter-based generator, by their index along ``over``."""
     over = [region.axes.index(a) for a in part.over]
-    sizes = [f"{a}{EXTENT}" for a in part.over]
 
-    def call(box: Box, *operands: Any, out: Array) -> None:
+    def call(*words: Any, out: Array) -> None:
         if not out.size:
             return
-        extents, words = [int(e) for e in operands[: len(over)]], operands[len(over) :]
-        varying = [i for i in range(out.ndim) if any(np.shape(w)[i : i + 1] > (1,) for w in words)]
-        # Numbers are generated in runs: along all axes after the last cut one.
-        start = max((n for n, i in enumerate(over) if i in varying), default=-1) + 1
-        for n in range(len(over) - 1, start, -1):
-            if out.shape[over[n]] < extents[n]:
-                start = n
-                break
-        outer = [i for i in range(out.ndim) if i in varying or i in over[:start]]
-        for place in np.ndindex(*(out.shape[i] for i in outer)):
-            at = dict(zip(outer, place, strict=True))
-            index = 0
-            for n, i in enumerate(over):
-                index = index * extents[n] + box[i].start + at.get(i, 0)
-            here = tuple(
-                slice(at[i], at[i] + 1) if i in at else slice(None) for i in range(out.ndim)
-            )
-            state = [w if w.ndim == 0 else np.broadcast_to(w, out.shape)[here] for w in words]
-            run = out[here]
-            run[...] = _bits(state, index, run.size, out.dtype).reshape(run.shape)
+        vary = [any(np.shape(w)[i : i + 1] > (1,) for w in words) for i in over]
+        varying = [n for n, varies in enumerate(vary) if varies]
+        run_axes = over[max(varying, default=-1) + 1 :]  # along these the state is one
+        outer = [i for i in range(out.ndim) if i not in run_axes]
+        for at in np.ndindex(*(out.shape[i] for i in outer)):
+            place = dict(zip(outer, at, strict=True))
+            first = 0
+            for i in over:
+                first = first * out.shape[i] + place.get(i, 0)
+            here = tuple(place.get(i, slice(None)) for i in range(out.ndim))
+            state = [np.broadcast_to(w, out.shape)[here].flat[0] for w in words]
+            found = _bits(state, first, out[here].size, out.dtype)
+            out[here] = found.reshape(out[here].shape)
 
-    return Step(part.name, call, (BOX, *sizes, *part.operands), part.dtype, part.axes, False)
+    return Step(part.name, call, part.operands, part.dtype, part.axes, False)
 
 
 def _bits(state: Sequence[Any], first: int, count: int, dtype: Any) -> Any:
-    words = np.array([w.flat[0] for w in state], np.uint64)
+    words = np.array(state, np.uint64)
     if dtype.itemsize == 8:
         return philox.bits(words, count, first=first)
     found = philox.bits(words, (first % 2 + count + 1) // 2, first=first // 2)
@@ -311,9 +274,10 @@ def _extent(part: Statement) -> Step:
 def _reduction(region: Region, part: Statement) -> Step:
     axes = tuple(region.axes.index(a) for a in part.over)
     reduction = part.instruction
+    columns = region.axes[-1] not in part.over
 
     def call(x: Any, out: Array) -> None:
-        _reduce(x, axes, reduction, False, out)
+        _reduce(x, axes, reduction, columns, out)
 
     return Step(part.name, call, part.operands, part.dtype, part.axes, False, part.over, reduction)
 
@@ -358,10 +322,62 @@ def _with_divisions(region: Region, steps: dict[str, Step]) -> dict[str, Step]:
     return found
 
 
-def needed_steps(
-    steps: dict[str, Step], names: Iterable[str], known: frozenset[str] = frozenset()
-) -> list[Step]:
-    """The steps that lead to these values, without those of ``known`` ones."""
-    own = {name: step for name, step in steps.items() if name not in known}
-    needed = dependencies(names, lambda n: own[n].operands if n in own else ())
-    return [step for name, step in own.items() if name in needed]
+def needed_steps(steps: dict[str, Step], names: Iterable[str]) -> list[Step]:
+    """The steps that lead to these values."""
+    needed = dependencies(names, lambda n: steps[n].operands if n in steps else ())
+    return [step for name, step in steps.items() if name in needed]
+
+
+def compute(
+    region: Region, inputs: Sequence[Array], outputs: Sequence[Array], sizes: dict[str, int]
+) -> None:
+    """Fill the outputs of a region.
+
+    ``inputs`` and ``outputs`` are in the region's order, have the shapes given by ``sizes``, and
+    any strides; an in-place output is its input's array.
+
+    >>> from eagerflow.codegen.builder import Builder
+    >>> b = Builder("scale", "m n")
+    >>> b.output("y", b.input("x", "float32", "m n") * b.input("s", "float32", "n"))
+    >>> x, s, y = np.ones((2, 3), "f"), np.arange(3, dtype="f"), np.empty((2, 3), "f")
+    >>> compute(b.region(), (x, s), (y,), {"m": 2, "n": 3})
+    >>> y.tolist()
+    [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
+    """
+    known: dict[Any, Any] = {f"{a}{EXTENT}": np.array(n) for a, n in sizes.items()}
+    for part, array in zip(region.inputs, inputs, strict=True):
+        if part.gather:
+            known[f"{part.name}{TABLE}"] = array
+        else:
+            held = np.dtype(value_type(part.dtype))
+            known[part.name] = _in_space(region, array, part.axes).astype(held, copy=False)
+    results = [out.value for out in region.outputs]
+    steps = needed_steps(steps_of(region), results)
+    last = {o: i for i, step in enumerate(steps) for o in step.operands if isinstance(o, str)}
+    with np.errstate(all="ignore"):
+        for number, step in enumerate(steps):
+            given = [_value(known, o) for o in step.operands]
+            out = np.empty([sizes[a] if a in step.axes else 1 for a in region.axes], step.dtype)
+            step.call(*given, out=out)
+            known[step.name] = out
+            for o in step.operands:  # the memory of a value is free after its last use
+                if isinstance(o, str) and last[o] == number and o not in results:
+                    known.pop(o, None)
+        made = [_value(known, name) for name in results]
+        # An input that an output replaces is copied first, if another output shows it.
+        made = [x.copy() if any(np.may_share_memory(x, y) for y in outputs) else x for x in made]
+        for output, value, array in zip(region.outputs, made, outputs, strict=True):
+            copy(value, _in_space(region, array, output.axes))
+
+
+def _in_space(region: Region, array: Array, axes: tuple[str, ...]) -> Array:
+    """The array with all axes of the region, of size 1 where it lacks them."""
+    if axes == region.axes:
+        return array
+    return array[tuple(slice(None) if a in axes else None for a in region.axes)]
+
+
+def _value(known: dict[Any, Any], operand: str | Constant) -> Any:
+    if isinstance(operand, Constant):
+        return np.array(operand.value, operand.dtype)
+    return known[operand]

@@ -1,4 +1,4 @@
-"""The tiles way against an evaluation on whole arrays, in float64 where that is more exact."""
+"""Regions in NumPy's steps against an evaluation in float64, where that is more exact."""
 
 import ml_dtypes
 import numpy as np
@@ -6,10 +6,9 @@ import pytest
 
 from eagerflow.codegen import reductions
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.numpy import philox, tile_plan, tiles
-from eagerflow.codegen.numpy.tiles import compute
+from eagerflow.codegen.numpy import philox
+from eagerflow.codegen.numpy.steps import compute
 from eagerflow.dtypes import float32
-from eagerflow.runtime import threads
 from tests.codegen.oracle import evaluate, numpy_type
 
 SHAPES = [(0, 5), (5, 0), (1, 1), (3, 7), (1, 40), (300, 10), (257, 301), (40, 5000), (2, 200_001)]
@@ -158,13 +157,6 @@ def same_bits(got, want):
     return all(a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True))
 
 
-@pytest.fixture(params=[1, 2])
-def count(request):
-    threads.set_thread_count(request.param)
-    yield request.param
-    threads.set_thread_count(None)
-
-
 # Against the oracle ------------------------------------------------------------------------------
 
 
@@ -176,23 +168,6 @@ def test_regions_match_evaluation_of_their_text(name, shape):
     inputs, outputs = arguments(region, sizes)
     compute(region, inputs, outputs, sizes)
     assert_close(region, outputs, evaluate(region, inputs, sizes, wide=name != "mixed"))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", REGIONS)
-def test_bits_do_not_depend_on_the_number_of_threads(name):
-    region = REGIONS[name]()
-    for shape in ((400, 1000), (3, 150_000), (30_000, 10)):
-        sizes = dict(zip("mn", shape, strict=True))
-        results = []
-        for number in (1, 2, 5):
-            inputs, outputs = arguments(region, sizes)
-            threads.set_thread_count(number)
-            compute(region, inputs, outputs, sizes)
-            results.append(outputs)
-        threads.set_thread_count(None)
-        assert same_bits(results[0], results[1])
-        assert same_bits(results[0], results[2])
 
 
 def test_a_wrong_step_is_noticed(monkeypatch):
@@ -407,7 +382,7 @@ def adam():
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 300_000])
-def test_an_update_in_place(size, count):
+def test_an_update_in_place(size):
     region, sizes = adam(), {"n": size}
     (p, g, m, v, rate), _ = arguments(region, sizes)
     v = np.square(v)
@@ -421,7 +396,7 @@ def test_an_update_in_place(size, count):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_inputs_are_read_before_they_are_replaced(shape):
-    """Softmax over its input, a swap, and replaced rows and columns that all tiles read."""
+    """Softmax over its input, a swap, and replaced rows and columns that others read."""
     b = Builder("replaced", "m n")
     x, y = b.input("x", "float32", "m n"), b.input("y", "float32", "m n")
     row, column = b.input("row", "float32", "m"), b.input("column", "float32", "n")
@@ -585,7 +560,7 @@ def test_long_sums_keep_their_digits(rows):
     b = Builder("sums", "m n")
     x = b.input("x", "float32", "m n")
     b.output("columns", b.sum(x, "m"))
-    if rows:  # narrow tiles are then turned
+    if rows:
         b.output("rows", b.sum(x, "n"))
     region, exact = b.region(), float(np.float32(0.1))
     for shape in ((1_000_000, 2), (300_001, 3), (2, 1_000_000)):
@@ -594,21 +569,6 @@ def test_long_sums_keep_their_digits(rows):
         compute(region, (x,), outputs, dict(zip("mn", shape, strict=True)))
         for i, out in enumerate(outputs):
             np.testing.assert_allclose(out, exact * shape[i], 1e-6)
-
-
-def test_tiles_of_several_lengths_share_no_constants():
-    """Constants next to maximum are tiles of their own; those of each length stay what they are."""
-    b = Builder("bounds", "m n")
-    x = b.input("x", "float32", "m n")
-    low, high = b.maximum(x, -1.0), b.minimum(x, 1.0)
-    b.output("y", b.maximum(b.minimum(b.hypot(low, high), 0.5) * low, -0.25) + high)
-    region, sizes = b.region(), {"m": 5, "n": 100_001}
-    inputs, outputs = arguments(region, sizes)
-    inputs = [np.asfortranarray(a) for a in inputs]
-    threads.set_thread_count(1)
-    compute(region, inputs, outputs, sizes)
-    threads.set_thread_count(None)
-    assert_close(region, outputs, evaluate(region, inputs, sizes, wide=True))
 
 
 @pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan", "signbit"])
@@ -620,27 +580,3 @@ def test_questions_about_floats_with_results_that_lie_apart(name):
     compute(b.region(), (x,), (memory.view(bool)[::3],), {"m": x.size})
     np.testing.assert_array_equal(memory[::3], getattr(np, name)(x))
     assert (memory.reshape(-1, 3)[:, 1:] == 7).all()
-
-
-def test_programs_are_written_once(monkeypatch):
-    region, sizes = layer_norm(), {"m": 640, "n": 320}
-    inputs, outputs = arguments(region, sizes)
-    written = []
-    write = tile_plan.TileProgramWriter.write
-    monkeypatch.setattr(
-        tile_plan.TileProgramWriter, "write", lambda self: written.append(self) or write(self)
-    )
-    tile_plan.plan.cache_clear()
-    for _ in range(3):
-        compute(layer_norm(), inputs, outputs, sizes)
-    assert len(written) == 1
-
-
-def test_pieces_of_large_spaces_take_no_memory():
-    sizes = (3, 2_000_000, 2_000_000)
-    boxes, largest, cut = tiles.cut(sizes, 1 << 16)
-    assert cut == 3 and largest <= 1 << 16
-    assert len(boxes) * largest >= 3 * 2_000_000**2
-    assert boxes[0][:2] == (slice(0, 1), slice(0, 1)) and boxes[0][2].start == 0
-    last = boxes[len(boxes) - 1]
-    assert [run.stop for run in last] == list(sizes) and last[1].start == 1_999_999
