@@ -15,6 +15,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.generated import MIN_COMPILED_ELEMENTS
 from eagerflow.codegen.instructions import TYPES, instructions
+from eagerflow.runtime import buffers
 
 Call = Callable[..., Any]
 _MAX_PROGRAMS = 256  # programs of one body
@@ -108,7 +109,8 @@ class UpdateKernel:
             made: tuple[Any, ...] = generated.elementwise(self.body, *operands, **attributes)
             return made
         fill, results = self._program(x.dtype, len(arrays), len(numbers), attributes)
-        outs = tuple([np.empty(x.shape, x.dtype) for _ in range(results)])
+        make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
+        outs = tuple([make(x.shape, x.dtype) for _ in range(results)])
         fill(*arrays, *numbers, *outs)
         return outs
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import RowInstructions
+from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run_if
 
 TILE_ELEMENTS = 1 << 15  # smaller tiles contend for the interpreter's lock
@@ -73,15 +74,16 @@ class RowKernel:
         program = known.get(key)
         if program is None:
             program = known[key] = self._program(arrays, attributes)
+        make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
         if program.is_plain:
-            out = np.empty(x.shape, x.dtype)
+            out = make(x.shape, x.dtype)
             self._fill(program, axis, arrays, (out,))
             return out
         before, behind = x.shape[:axis], x.shape[axis + 1 :]
         one = (*before, 1, *behind)
         wide = [a if a.ndim == x.ndim else a.reshape(one) for a in arrays]
         if not program.reduced:
-            out = np.empty(x.shape, x.dtype)
+            out = make(x.shape, x.dtype)
             self._fill(program, axis, wide, (out,))
             return out
         outs = np.empty((program.reduced, *one), x.dtype)
