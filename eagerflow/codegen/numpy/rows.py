@@ -69,11 +69,10 @@ class RowKernel:
         x = arrays[0]
         if generated.pays(x.size):
             return generated.rows(self.body, axis, *arrays, **attributes)
-        known = self._programs
         key = (x.dtype.char, *attributes.values()) if attributes else x.dtype.char
-        program = known.get(key)
+        program = self._programs.get(key)
         if program is None:
-            program = known[key] = self._program(arrays, attributes)
+            program = self._programs[key] = self._program(arrays, attributes)
         make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
         if program.is_plain:
             out = make(x.shape, x.dtype)

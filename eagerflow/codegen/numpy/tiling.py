@@ -19,7 +19,6 @@ Call = Callable[..., Any]
 
 MIN_TILED_ELEMENTS = 1 << 10  # up to which the fewest calls are fastest
 TILE_ELEMENTS = 1 << 16  # with smaller tiles, threads contend for the interpreter's lock
-MAX_TURNED_WIDTH = 20  # elements of a row up to which NumPy's reductions have a high cost per row
 MIN_SHARED_ELEMENTS = 1 << 19  # threshold for using another thread, even for a single ufunc
 
 

@@ -65,6 +65,14 @@ def check_special_numbers(name, dtype, way):
             continue
         seen.add(key)
         sample = with_special_numbers(sample, dtype)
+        if name == "fma":  # its product is not rounded: one that overflows differs from eager
+            far = np.sqrt(ef.finfo(dtype).max)
+            sample = sample._replace(
+                args=[
+                    np.where(np.isfinite(x), np.clip(x, -far, far), x).astype(dtype)
+                    for x in sample.args
+                ]
+            )
         with about(op, sample):
             graph, tensors = traced(op, sample)
             check_against_eager(graph, [t.numpy() for t in tensors], way, rtol=tolerance(dtype))
@@ -77,8 +85,6 @@ def check_special_numbers(name, dtype, way):
 def test_every_rule_keeps_special_numbers(name, way, greedy):
     if way not in kernel.ways():
         pytest.skip("machine code needs llvmlite")
-    if name == "fma":
-        pytest.skip("its product is not rounded, so that it overflows in eager alone")
     dtypes = dtypes_of(ops[name], DTYPES)
     seen = [check_special_numbers(name, dtype, way) for dtype in dtypes]
     assert all(seen) or name == "astype"
