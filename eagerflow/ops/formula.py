@@ -17,10 +17,11 @@ from typing import Any
 
 from eagerflow.codegen.instructions import ARRAY_REDUCTIONS
 from eagerflow.devices import Device, SymbolicKind, current_device
+from eagerflow.dispatch import own_recorder
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.op import Op
-from eagerflow.recorder import Recorder, recorder_state, with_recorder
+from eagerflow.recorder import Recorder, below, recorder_state, with_recorder
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = ["Formula", "Writer"]
@@ -85,11 +86,16 @@ class _Symbols(Recorder):
             self.kinds[key] = SymbolicKind(*key, self)
         return new_tensor(content, self.kinds[key])
 
-    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Tensor:
-        like = next(x for x in args if type(x) is Tensor)
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        like: Any = next((x for x in args if own_recorder((x,)) is self), None)
+        if like is None:  # a call of a signal handler
+            return below(None, op, args, attributes)
         writer: Writer = like._array.writer
         values = [value_of(x) for x in args]
-        written = with_recorder(writer.recorder, writer.write, op, values, attributes)
+        if writer.recorder is None:
+            written = writer.write(op, values, attributes)
+        else:
+            written = with_recorder(writer.recorder, writer.write, op, values, attributes)
         return self.tensor(writer, written, like._kind.device)
 
 
@@ -121,5 +127,5 @@ class Formula:
         typed = [dtype for x in values if (dtype := getattr(x, "dtype", None)) is not None]
         writer = Writer(s, *typed[:1])
         given = [x if type(x) in _NUMBERS else writer.tensor(x) for x in values]
-        found = with_recorder(None, self.formula, *given, **attributes)
+        found = with_recorder(_symbols, self.formula, *given, **attributes)
         return tuple([value_of(x) for x in found]) if type(found) is tuple else value_of(found)

@@ -1,5 +1,6 @@
 """An op states its formula once; which ops have another form, and why."""
 
+import contextlib
 import inspect
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture.op_bodies import consists_of
 from eagerflow.codegen import generated
+from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.numpy.pointwise import UpdateKernel, on_numpy, whole
 from eagerflow.codegen.numpy.rows import RowKernel
 from eagerflow.graph.run import interpret
@@ -123,3 +125,18 @@ def test_formulas_are_graphs_of_other_ops(op):
     found = interpret(body, [ef.tensor(x) for x in sample.args])
     for y, z in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("taped", [False, True])
+def test_a_signal_handler_that_computes_inside_a_formula_gets_numbers(taped):
+    met = []
+
+    def formula(x, /):
+        met.append(ef.exp(ef.tensor([0.0, 1.0])).numpy())  # what a handler would do here
+        return x * 2
+
+    b = Builder("double", "n")
+    with ef.GradientTape() if taped else contextlib.nullcontext():
+        b.output("y", Formula(formula)(b, b.input("x", "float32", "n")))
+    assert np.array_equal(met[0], np.exp(np.array([0, 1], "float32")))
+    assert [s.instruction for s in b.region().body] == ["multiply"]
