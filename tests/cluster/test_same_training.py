@@ -2,9 +2,18 @@
 
 import pytest
 
-from tests.cluster.trainings import NUMERICS, TRAININGS, check_cut, check_same, on_devices, trained
-
-ROUNDING = 2e-5  # of the largest weight, after steps of float32
+import eagerflow as ef
+from tests.capture.placement.several_devices import COSTS
+from tests.cluster.trainings import (
+    NUMERICS,
+    ROUNDING,
+    TRAININGS,
+    check_cut,
+    check_same,
+    on_devices,
+    on_workers,
+    trained,
+)
 
 
 @pytest.mark.sampled(4)
@@ -25,6 +34,15 @@ def test_parts_of_a_batch_train_as_the_whole(name, numerics):
 @pytest.mark.parametrize("kind", ["local", "processes"])
 def test_tasks_train_to_the_bits_of_devices(name, numerics, kind, request):
     check_same(name, numerics, request.getfixturevalue(kind), 2)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", TRAININGS)
+def test_threads_and_processes_have_the_same_bits(name, request):
+    with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=True, costs=COSTS) as local:
+        threads = on_workers(name, "fast", local, 2)
+    processes = on_workers(name, "fast", request.getfixturevalue("processes"), 2)
+    assert threads.bits == processes.bits
 
 
 @pytest.mark.sampled(2)
