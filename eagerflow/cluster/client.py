@@ -612,14 +612,17 @@ class Client:
     def _fetch(
         self, some: Sequence[Held], use: Callable[[Held, int, Any], None], seconds: float
     ) -> Exception | None:
-        """Apply ``use`` to the newest values of Variables; returns the first error of a task."""
+        """Apply ``use`` to the newest values of Variables.
+
+        Returns the error of a task, a lost one if there is any.
+        """
         problem: Exception | None = None
         for (name, what), own in self.wait(partial(_sources, some)).items():
             message = {"do": what, "variables": [key for _, _, key in own]}
             try:
                 _, arrays = self.ask(self.tasks[name], message, seconds=seconds)
             except raised_here(KeyError, TaskLostError, TimeoutError) as error:
-                problem = problem or error
+                problem = error if isinstance(error, TaskLostError) else problem or error
                 continue
             self.wait(partial(_use, use, own, [x.copy() for x in arrays]))
         return problem

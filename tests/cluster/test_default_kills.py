@@ -151,6 +151,30 @@ def test_a_task_that_is_lost_while_it_rescues_values_costs_no_bit(monkeypatch, v
     assert lost not in ([], names(victim))
 
 
+def test_a_lost_task_is_replaced_as_a_source_also_beside_a_silent_one():
+    asked, sources = [], [["silent", "lost"], ["third"]]
+
+    class Asking(Client):
+        tasks = {"silent": TimeoutError("no answer"), "lost": TaskLostError("gone"), "third": None}
+
+        def __init__(self):
+            """Connects to nothing."""
+
+        def wait(self, f):
+            if f.func.__name__ != "_sources":
+                return ()
+            return {(name, "pull"): [] for name in sources.pop(0)}
+
+        def ask(self, error, message, seconds):
+            asked.append(next(name for name, task in self.tasks.items() if task is error))
+            if error:
+                raise error
+            return {}, []
+
+    Asking().rescue([])
+    assert asked == ["silent", "lost", "third"]
+
+
 def test_large_state_of_an_optimizer_is_as_after_the_last_merge(monkeypatch):
     monkeypatch.setattr(plan, "FOLLOWING_BYTES", 2000)
 
