@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from eagerflow import tree
+from eagerflow import provenance, tree
 from eagerflow.capture.control.silence import silent
 from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
@@ -72,6 +72,11 @@ class Extension(Trace):
                 parts = [g for g in (next(grads) for _ in group) if g is not None]
                 with scope("gradient"):
                     found.append(reduce(ops["add"].call, parts) if parts else None)
+                if not parts and unconnected == "raise":
+                    reason = tape.why(ends[0], group[0])
+                    if reason == provenance.NOT_RECORDED:
+                        reason = "no path of the graph leads from it to the target"
+                    raise provenance.unconnected(group[0], reason)
                 if not parts and unconnected != "none":
                     found[-1] = tape.gradient(ends, group[0], unconnected=unconnected)
             tape.reset()

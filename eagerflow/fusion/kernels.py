@@ -79,19 +79,22 @@ class FusedKernel:
     ) -> None:
         self.nodes = tuple(needed([m.node for m in members], values))
         self.name = _name(self.nodes)
-        writer = _RegionWriter(self.name, sizes, rows, uniform)
         own = set(self.nodes)
-        for member in members:
-            if member.node in own:
-                writer.add(member)
-        for value in values:
-            writer.output(value)
-        self._order, self.sizes = writer.order, writer.sizes
-        self._inputs, self._outputs = tuple(writer.inputs), tuple(writer.outputs)
+        members = [m for m in members if m.node in own]
+        numbers, key = _key(sizes, rows, members, values, uniform)
+        written = _written.get(key)
+        if written is None:
+            writer = _RegionWriter(self.name, sizes, rows, uniform)
+            written = writer.written(members, values, numbers)
+            if len(_written) >= MAX_REMEMBERED:
+                _written.clear()
+            _written[key] = written
+        self._order, self.sizes, self.region, inputs, outputs, self.checks = written
+        known = list(numbers)
+        self._inputs = tuple([Operand(known[n], *more) for n, *more in inputs])
+        self._outputs = tuple([Operand(known[n], *more) for n, *more in outputs])
         self.inputs = tuple(p.value for p in self._inputs)
         self.outputs = tuple(p.value for p in self._outputs)
-        self.region = writer.builder.region()
-        self.checks = tuple(writer.checks)
         self.inplace = self._inplace_pairs()
 
     def __repr__(self) -> str:
@@ -299,6 +302,52 @@ def _name(nodes: Sequence[Node]) -> str:
     return "_".join(names)
 
 
+class _Written(NamedTuple):
+    """A region, with its operands by the numbers of their Values in its key."""
+
+    order: Axes
+    sizes: dict[str, int]
+    region: Region
+    inputs: tuple[tuple[Any, ...], ...]
+    outputs: tuple[tuple[Any, ...], ...]
+    checks: tuple[tuple[int, int], ...]
+
+
+MAX_REMEMBERED = 1 << 10
+_written: dict[Any, _Written] = {}
+"""Regions of recent groups, such as those of the layers of a network that are alike."""
+
+
+def _key(
+    sizes: tuple[int, ...],
+    rows: Axes,
+    members: Sequence[Member],
+    values: Sequence[Value],
+    uniform: dict[Value, Number],
+) -> tuple[dict[Value, int], Any]:
+    """The Values of a group, numbered, and all facts that its region depends on."""
+    numbers: dict[Value, int] = {}
+
+    def term(x: Any) -> Any:
+        # As texts, numbers that are equal differ: 0.0 and -0.0, 1 and True.
+        return numbers.setdefault(x, len(numbers)) if type(x) is Value else repr(x)
+
+    steps = [
+        (
+            node.op,
+            node.op.scalar,
+            repr(node.attributes),
+            tuple([term(x) for x in node.inputs]),
+            tuple([term(x) for x in node.outputs]),
+            *facts,
+        )
+        for node, *facts, _ in members
+    ]
+    made = tuple([term(v) for v in values])
+    known = [(v.shape, v.dtype, repr(uniform.get(v))) for v in numbers]
+    return numbers, (sizes, rows, *steps, made, *known)
+
+
 class _RegionWriter:
     """Writes the region of nodes in one index space, with rows along some axes."""
 
@@ -314,6 +363,21 @@ class _RegionWriter:
         self.checks: list[tuple[int, int]] = []
         self.terms: dict[Any, Any] = {}  # of values, and of operands
         self.made: dict[Value, Axes] = {}
+
+    def written(
+        self, members: Sequence[Member], values: Sequence[Value], numbers: dict[Value, int]
+    ) -> _Written:
+        """The region that computes ``values``."""
+        for member in members:
+            self.add(member)
+        for value in values:
+            self.output(value)
+        inputs, outputs = (
+            tuple([(numbers[value], *more) for value, *more in some])
+            for some in (self.inputs, self.outputs)
+        )
+        region = self.builder.region()
+        return _Written(self.order, self.sizes, region, inputs, outputs, tuple(self.checks))
 
     def add(self, member: Member) -> None:
         """Write the statements of a node."""
@@ -383,7 +447,6 @@ class _RegionWriter:
 
 # Size estimates -----------------------------------------------------------------------------------
 
-MAX_REMEMBERED_COUNTS = 1 << 10  # of kinds of nodes
 _statement_counts: dict[Any, int | None] = {}
 
 
@@ -405,7 +468,7 @@ def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Number])
         return _statement_counts[key]
     except KeyError:
         pass
-    if len(_statement_counts) >= MAX_REMEMBERED_COUNTS:
+    if len(_statement_counts) >= MAX_REMEMBERED:
         _statement_counts.clear()
     found = _statement_counts[key] = _count_alone(node, access, uniform)
     return found

@@ -14,7 +14,7 @@ no other run uses it. Any other value is copied, and the copy is overwritten.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import ArgumentError
 from threading import get_ident
 from typing import Any, cast
@@ -27,7 +27,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.fusion.kernels import FusedCall, FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.handlers import raised_here
 from eagerflow.locks import writing
 from eagerflow.op import spec_of
@@ -263,19 +263,21 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
     A step is one if nothing else reads its results or, after it, the old values, and if these do
     not leave the plan.
     """
-    found = {step: pairs for step in steps if (pairs := _pairs(graph, step))}
+    finals = Counter(graph.all_outputs())  # a new value that is also a result must not change
+    cells = {c.assigned: c for c in graph.cells if c.assigned and finals[c.assigned] == 1}
+    found = {step: pairs for step in steps if (pairs := _pairs(cells, step))}
     used = {v for step in steps for v in step.inputs if type(v) is Value}
     late = {step: pairs for step, pairs in found.items() if used.isdisjoint(step.outputs)}
     order = [*(s for s in steps if s not in late), *late]
     lifetimes = Lifetimes(order, graph.all_inputs(), graph.all_outputs())
     updates: dict[Step, Update] = {}
+    readers = Counter(lifetimes.root(v) for s in late for v in s.inputs)
     for step, pairs in late.items():
         free = {
             k: i
             for k, i in pairs.items()
             if (root := lifetimes.root(step.inputs[i])) not in lifetimes.leaving
-            # Only this step reads it at the end, and no view of it does.
-            and sum(lifetimes.root(v) is root for s in late for v in s.inputs) == 1
+            and readers[root] == 1  # only this step reads it at the end, and no view of it does
         }
         if free and (update := _update(graph, step, free)) is not None:
             updates[step] = update
@@ -297,15 +299,16 @@ def write_of(node: Node) -> Any:
     return write(*[spec_of(x) for x in node.inputs], **node.attributes)
 
 
-def _pairs(graph: Graph, step: Step) -> dict[int, int]:
-    """Outputs that are new values of Variables, by the inputs that are the old ones."""
+def _pairs(cells: Mapping[Value, Cell], step: Step) -> dict[int, int]:
+    """Outputs that are new values of Variables, by the inputs that are the old ones.
+
+    ``cells`` has the Variables of new values that nothing else takes.
+    """
     could = _places(step)
-    finals = Counter(graph.all_outputs())  # a new value that is also a result must not change
-    made = {v: k for k, v in enumerate(step.outputs) if finals[v] == 1}
     found = {}
-    for cell in graph.cells:
-        k = None if cell.assigned is None else made.get(cell.assigned)
-        if k is None or cell.value not in step.inputs:
+    for k, made in enumerate(step.outputs):
+        cell = cells.get(made)
+        if cell is None or cell.value not in step.inputs:
             continue
         i = step.inputs.index(cell.value)
         if (k, i) in could and nbytes(cell.value) >= MIN_OWNED_BYTES:

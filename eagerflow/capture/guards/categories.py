@@ -93,7 +93,8 @@ _STEADY = (
 _MEMORY = ctypes.c_int.__mro__[2:3]  # the base of all ctypes types
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _ARRAY_PROTOCOLS = frozenset(("__array__", "__dlpack__", "__array_interface__", "__array_struct__"))
-_kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+_kinds: dict[type, str] = {}  # of classes that last as long as the process
+_kinds_of_others: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
 CANNOT = {
     "iterator": (
@@ -146,9 +147,12 @@ def category(value: Any) -> str:
     ``plain``, ``container``, ``array``, ``tensor`` (all that belongs to eagerflow), ``code``
     (functions, classes, modules), ``object`` (anything with attributes), or one of ``CANNOT``.
     """
-    kind = _kinds.get(type(value))
+    cls = type(value)
+    kind = _kinds.get(cls) or _kinds_of_others.get(cls)
     if kind is None:
-        kind = _kinds[type(value)] = _category(type(value))
+        lasts = not is_class_statement(cls) or top_package(cls) == "eagerflow"
+        kinds: Any = _kinds if lasts else _kinds_of_others
+        kind = kinds[cls] = _category(cls)
     if kind == "object" and not _ARRAY_PROTOCOLS.isdisjoint(_held(value)):
         return "foreign"  # a single object with attributes that NumPy reads
     return kind

@@ -25,7 +25,8 @@ class LineReads(NamedTuple):
 
     ``straight`` of them always happen; ``roots`` are the locals that they read from, ``keys``
     those with a plain value that selects what is read; ``caught`` if only reached by an exception.
-    ``number`` is unique.
+    ``number`` is unique. In eagerflow's own code a Variable only matters as one of ``settings``:
+    more is read of it than its value, or something is looked up by it.
     """
 
     number: int
@@ -34,6 +35,7 @@ class LineReads(NamedTuple):
     roots: tuple[str, ...]
     keys: tuple[str, ...]
     caught: bool
+    settings: frozenset[str]
 
 
 class Program:
@@ -82,12 +84,20 @@ class Program:
             if certain:
                 straight = len(actions)
         roles: dict[str, bool] = {}
+        settings: set[str] = set()
         for action in actions:
             for part in action.parts:
                 _roles(part, action.verb in ("contains", "store_item"), roles)
+                _settings(part, action.verb == "contains", settings)
         keys = tuple(name for name, key in roles.items() if key)
         return LineReads(
-            next(_numbers), tuple(actions), straight, tuple(roles), keys, start in self._caught
+            next(_numbers),
+            tuple(actions),
+            straight,
+            tuple(roles),
+            keys,
+            start in self._caught,
+            frozenset(settings),
         )
 
 
@@ -116,6 +126,17 @@ def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
     else:
         for part in parts:
             _roles(part, key, roles)
+
+
+def _settings(expression: Expression, key: bool, found: set[str]) -> None:
+    """The locals that something is looked up by, or of which more than a value is read."""
+    kind, name, parts = expression.kind, expression.name, expression.parts
+    if kind in ("local", "deref", "name") and key:
+        found.add(name)
+    by_argument = kind == "item" or (kind in ("call", "spread") and parts[0].name in _KEYED_CALLS)
+    more = kind == "attribute" and (name in SETTINGS_OF_VARIABLES or name not in _OF_TENSORS)
+    for i, part in enumerate(parts):
+        _settings(part, more or key or (by_argument and i > 0), found)
 
 
 def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | None:

@@ -57,6 +57,7 @@ from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.guard import ScopeGuard
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
 
 _ABANDONED = Exception("the run is repeated under a monitor")
 _ASIDE = Exception("this code only creates lasting state")
@@ -506,17 +507,19 @@ class Monitor(ScopeGuard):
         if not line.actions:
             return
         # Reads with the same objects need not be repeated.
-        key: Any = line.number, id(run.cells)
+        key: Any = line.number, id(run.cells) if run.cells else 0
         parts: list[Any] = []
         values: Any = None
         if line.roots:
             values = frame.f_locals
-            parts = [values.get(name) for name in line.roots]
-            key += tuple([0 if type(part) in _INERT else id(part) for part in parts])
-            if line.keys:
-                more = [values.get(name) for name in line.keys]
-                key += tuple(map(id, more))
-                parts += more
+            parts = [values.get(name) for name in (*line.roots, *line.keys)]
+            for i, (name, part) in enumerate(zip((*line.roots, *line.keys), parts, strict=True)):
+                cls = type(part)
+                of_value = cls is Tensor or (cls is Variable and name not in line.settings)
+                if run.trusted and of_value:
+                    continue
+                if i >= len(line.roots) or cls not in _INERT:
+                    key += i, id(part)
         deferred = self._evaluated.get(key)
         if deferred is None:
             self._keep(parts)

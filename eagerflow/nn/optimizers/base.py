@@ -363,14 +363,16 @@ class Optimizer(Configured):
         multipliers = self._groups.multipliers
         alike: dict[tuple[Kind, float | None], list[Pair]] = {}
         sparse: list[Pair] = []
-        for pair in pairs:
-            if type(pair[0]) is IndexedSlices:
+        for gradient, variable in pairs:
+            if type(gradient) is IndexedSlices:
                 if self._goes_by_rows():
-                    sparse.append(pair)
+                    sparse.append((gradient, variable))
                     continue
-                pair = pair[0].to_dense(), pair[1]
-            multiplier = multipliers.get(pair[1]) if multipliers else None
-            alike.setdefault((pair[1].current._kind, multiplier), []).append(pair)
+                gradient = gradient.to_dense()
+            multiplier = None
+            if multipliers:
+                multiplier = multipliers.get(variable)
+            alike.setdefault((variable.current._kind, multiplier), []).append((gradient, variable))
         new: dict[Variable, Any] = self.shared_values(step)
         for (kind, multiplier), members in alike.items():
             numbers = _numbers(rate, step, kind, multiplier)
