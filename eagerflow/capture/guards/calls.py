@@ -20,7 +20,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    MethodWrapperType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +61,7 @@ from eagerflow.capture.guards.lookup import (
     origins,
     value_of_cell,
 )
-from eagerflow.capture.guards.snapshot import ALL, ATTRIBUTES, NESTED
+from eagerflow.capture.guards.snapshot import ALL, ATTRIBUTES, NESTED, elements
 from eagerflow.capture.updates import COPYING
 
 Evaluator = Any  # imports this module
@@ -465,6 +471,9 @@ def _read_unwatched(call: Call, reach: int = ATTRIBUTES) -> list[Found]:
         reach = ALL
     _pass_identity(call)
     for argument in call.arguments:
+        for found in evaluator.evaluate(argument) if not evaluator.run.trusted else ():
+            if category(found.value) in ("container", "object"):
+                evaluator.changed(found)
         evaluator.each(argument, lambda found: evaluator.use(found, reach), reach == ALL)
         if makes_text(f):
             evaluator.text(argument)
@@ -536,6 +545,8 @@ def _read_builtin_method(call: Call) -> list[Found]:
         if method in _ITERATING_METHODS:
             call.is_iterator()
         return _read_container_method(call, method, owner)
+    if kind == "iterator" and method in ("__next__", "send", "throw"):
+        return _next_of(call, [owner])
     if kind == "file" and method in _FILE_METHODS:
         return []
     known = not isinstance(receiver, type) and what_it_reads(f) == PURE
@@ -560,9 +571,10 @@ def _read_container_method(call: Call, method: str, owner: Found) -> list[Found]
         evaluator.iterate(owner)
         if method not in _TAKING_METHODS:
             evaluator.use(owner)
-        elif owner.external:
+        else:
             result = evaluator.parts(owner)
     if method in _CHANGING_METHODS:
+        evaluator.changed(owner)
         evaluator.guards.before_change(owner, True)
     if method not in _STORING_METHODS:
         for argument in arguments:
@@ -590,6 +602,39 @@ def _getattr(call: Call) -> list[Found]:
             evaluator.use(owner, ATTRIBUTES)
     result = result or call.values(2)
     return [] if only_asks else result
+
+
+def _next(call: Call) -> list[Found]:
+    return _next_of(call, call.values(0))
+
+
+def _next_of(call: Call, owners: list[Found]) -> list[Found]:
+    """The next element: one of those inside of an iterator in C; else known when it is made."""
+    _read_unwatched(call)
+    found = call.deferred_result()
+    for owner in owners:
+        found += _inside(call, owner.value)
+    return found
+
+
+def _inside(call: Call, iterator: Any, depth: int = 4) -> list[Found]:
+    """The elements of the containers that an iterator written in C refers to."""
+    found: list[Found] = []
+    if category(iterator) != "iterator" or isinstance(iterator, GeneratorType) or not depth:
+        return found
+    for part in gc.get_referents(iterator):
+        found += _inside(call, part, depth - 1)
+        if category(part) == "container":
+            name, known = call.function.name, call.evaluator.monitor.is_external
+            found += [Found(x, known(x), f"{name}(...)") for _, x in elements(part)]
+    return found
+
+
+def _set(call: Call) -> None:
+    """An attribute is set or deleted."""
+    call.has_no_parts()
+    for found in call.evaluator.evaluate(call.arguments[0]) if call.arguments else ():
+        call.evaluator.changed(found._replace(external=True))
 
 
 def _each(do: str, mark: Callable[[Call], None]) -> Reads:
@@ -702,7 +747,9 @@ def _default_rng(call: Call) -> None:
 
 
 _BUILT_INS: dict[Reads, list[Any]] = {
-    Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
+    Call.has_no_parts: [breakpoint, locals, print],
+    _set: [delattr, setattr],
+    _next: [next],
     _getattr: [getattr, hasattr, object.__getattribute__, type.__getattribute__],
     _each("length", Call.has_no_parts): [len],
     _identity: [*_OF_ONE, *_OF_TWO],

@@ -37,6 +37,7 @@ from eagerflow.capture.guards.lookup import (
     COMPUTED,
     FRESH,
     MISSING,
+    Changes,
     Found,
     Run,
     computes,
@@ -95,6 +96,7 @@ class Evaluator:
         self.pending_expressions: set[Expression] = set()
         self.without_parts: set[Expression] = set()  # calls with a result without parts
         self.iterators: set[Expression] = set()  # calls that return iterators over known elements
+        self.changes = Changes.NONE
 
     # Actions ------------------------------------------------------------------------------------
 
@@ -138,6 +140,10 @@ class Evaluator:
         elif verb in ("read", "call"):
             self.evaluate(parts[0])
         elif verb in _LOOKING:
+            if verb == "use" and len(parts) > 1:  # perhaps an operator in place
+                for found in self.evaluate(parts[0]):
+                    if category(found.value) in ("container", "object"):
+                        self.changed(found)
             if verb == "identity":
                 self.aliases(*parts)
             for part in parts:
@@ -186,21 +192,32 @@ class Evaluator:
         if action.verb == "store_attribute":
             owners = [found.value for found in self.evaluate(action.parts[0])]
             targets = [(("attribute", id(own), action.name), own) for own in owners]
+            self.changes = Changes.OBJECTS
             for own in owners:
                 self.monitor.changed_at.setdefault(id(own), self.guards.place)
         elif action.verb == "store_global":
             targets = [(("item", id(self.run.globals), action.name), self.run.globals)]
+            self.changes = Changes.OBJECTS
         elif action.verb == "store_deref":
             cells = self.run.cells.get(action.name, ())
             targets = [(("cell", id(cell), None), cell) for cell in cells]
+            self.changes = Changes.OBJECTS
         else:
             keys = self.evaluate(action.parts[1])
+            self.changed(None)
             for found in self.evaluate(action.parts[0]):
+                self.changed(found)
                 self.guards.before_change(found)
                 if len(keys) == 1 and is_key(keys[0].value):
                     targets.append((("item", id(found.value), keys[0].value), found.value))
         if certain and len(targets) == 1:
             self.guards.assigned[targets[0][0]] = targets[0]
+
+    def changed(self, found: Found | None) -> None:
+        """Note that the line may change a value, or one that the trace has made."""
+        outside = found is not None and found.external
+        if outside or not self.run.trusted:
+            self.changes = max(self.changes, Changes.OBJECTS if outside else Changes.CONTAINERS)
 
     # Values of expressions ----------------------------------------------------------------------
 
@@ -556,8 +573,9 @@ class Evaluator:
         value, external, name = owner
         kind = category(value)
         if kind == "container" or (kind == "array" and value.dtype.hasobject):
+            known = self.monitor.is_external
             items = _some_parts(value)
-            return [Found(part, external, name_of_item(name, key)) for key, part in items]
+            return [Found(x, external or known(x), name_of_item(name, key)) for key, x in items]
         if kind != "object":
             return []
         result = []

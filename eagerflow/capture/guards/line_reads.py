@@ -26,7 +26,8 @@ class LineReads(NamedTuple):
     ``straight`` of them always happen; ``roots`` are the locals that they read from, ``keys``
     those with a plain value that selects what is read; ``caught`` if only reached by an exception.
     ``number`` is unique. In eagerflow's own code a Variable only matters as one of ``settings``:
-    more is read of it than its value, or something is looked up by it.
+    more is read of it than its value, or something is looked up by it. A ``deep`` line reads from
+    values that are themselves read from somewhere, and can be others at its next run.
     """
 
     number: int
@@ -36,6 +37,7 @@ class LineReads(NamedTuple):
     keys: tuple[str, ...]
     caught: bool
     settings: frozenset[str]
+    deep: bool
 
 
 class Program:
@@ -98,6 +100,7 @@ class Program:
             keys,
             start in self._caught,
             frozenset(settings),
+            any(map(_is_deep, actions)),
         )
 
 
@@ -126,6 +129,29 @@ def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
     else:
         for part in parts:
             _roles(part, key, roles)
+
+
+_SHALLOW = ("read", "bind", "make", "call")
+
+
+def _is_deep(action: Action) -> bool:
+    """Whether an action reads from a value that was read from an object, a container or a name."""
+    return any(map(_reads_deep if action.verb in _SHALLOW else _is_read, action.parts))
+
+
+def _is_read(expression: Expression) -> bool:
+    """Whether a value, or one that it is made of, is read from somewhere."""
+    named = expression.kind in ("attribute", "item", "global", "deref", "name", "super")
+    return named or any(map(_is_read, expression.parts))
+
+
+def _reads_deep(expression: Expression) -> bool:
+    kind, parts = expression.kind, expression.parts
+    if kind == "attribute":  # of a module or a class, as ef.sin
+        return _is_read(parts[0]) and parts[0].kind not in ("global", "module")
+    if kind in ("call", "spread"):
+        return _reads_deep(parts[0]) or any(map(_is_read, parts[1:]))
+    return any(map(_is_read if kind in ("item", "super") else _reads_deep, parts))
 
 
 def _settings(expression: Expression, key: bool, found: set[str]) -> None:

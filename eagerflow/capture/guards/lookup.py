@@ -45,6 +45,12 @@ class Found(NamedTuple):
     name: str
 
 
+class Changes(enum.IntEnum):
+    """What a line changes: only containers that the trace has made, or also what was there."""
+
+    NONE, CONTAINERS, OBJECTS = range(3)
+
+
 class Run:
     """One call of a watched function, while it runs."""
 
@@ -61,6 +67,7 @@ class Run:
         self.failed = False
         self.deferred: tuple[Action, ...] = ()  # actions to evaluate once the line has run
         self.assignments: list[tuple[Any, Any]] = []  # assignments of the line
+        self.changes = Changes.NONE  # of the line
         self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
         self.other: Any = None  # the local trace function of another tool, such as a debugger
         self.hidden = False  # whether that tool wants no line events

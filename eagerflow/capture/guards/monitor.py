@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.capture.guards.bytecode import Action
 from eagerflow.capture.guards.categories import (
     CANNOT,
     category,
@@ -43,6 +44,7 @@ from eagerflow.capture.guards.ledger import READERS, Guard, Ledger
 from eagerflow.capture.guards.line_reads import Program, program_of
 from eagerflow.capture.guards.lookup import (
     LAYERS,
+    Changes,
     Found,
     Run,
     functions_in,
@@ -111,10 +113,12 @@ class Monitor(ScopeGuard):
         self._unfound: dict[int, Run] = {}  # runs of functions that were not known yet
         self._cells: dict[Any, Cells] = {}
         self.closures: dict[int, list[Cells]] = {}  # of functions made by watched ones
-        self._evaluated: dict[Any, Any] = {}  # evaluated lines, with the objects that they read
+        # By a line and what it reads from: the results of its evaluation, and when that was.
+        self._evaluated: dict[Any, Any] = {}
         self._seen: set[Any] = set()
         self._kept: dict[int, Any] = {}  # kept alive, so that ids stay unique
         self._collections: list[Any] = list(vars(self).values())  # all that keeps objects alive
+        self._changes = self._changes_of_objects = 0  # that the trace has made so far
         self.changed_at: dict[int, str] = {}  # where the run first changed a container
         self.arguments: dict[int, Any] = {}  # objects passed, and their containers
         self._attributes: dict[int, dict[str, Any]] = {}  # of those objects, at the start
@@ -438,7 +442,9 @@ class Monitor(ScopeGuard):
         else:
             label = code.co_varnames[0]
             own = frame.f_locals.get(label)
-            if category(own) == "object" and self.is_first("own", id(code), id(own)):
+            if category(own) == "object" and self.is_first(
+                "own", self._changes_of_objects, id(code), id(own)
+            ):
                 self._keep([own])
                 self._guard_attributes(own, label, program.own_attributes, frame)
         caller = thread.runs.get(frame.f_back)
@@ -483,9 +489,8 @@ class Monitor(ScopeGuard):
     def _has_run_with(self, frame: Any, code: Any) -> bool:
         """Whether this function has run with the same arguments, except for tensors."""
         parts = _arguments_of(frame)
-        if not self.is_first(
-            "run", id(code), *[0 if type(part) is Tensor else id(part) for part in parts]
-        ):
+        given = [0 if type(part) is Tensor else id(part) for part in parts]
+        if not self.is_first("run", self._changes_of_objects, id(code), *given):
             return True
         self._keep(parts)
         return False
@@ -498,7 +503,7 @@ class Monitor(ScopeGuard):
     def step(self, frame: Any, run: Run, offset: int) -> None:
         """Handle a new line of a watched function, or a jump back to the head of a loop."""
         line = run.program.lines.get(offset) or run.program.line(offset)
-        if run.deferred or run.assignments:
+        if run.deferred or run.assignments or run.changes:
             self._finish_line(frame, run, not line.caught)
         if line.caught and self.on_caught is not None:
             self.on_caught(sys.exception())
@@ -520,25 +525,43 @@ class Monitor(ScopeGuard):
                     continue
                 if i >= len(line.roots) or cls not in _INERT:
                     key += i, id(part)
-        deferred = self._evaluated.get(key)
-        if deferred is None:
+        now = self._changes_of_objects if run.trusted else self._changes
+        deferred, changes, when = self._evaluated.get(key, (None, None, None))
+        if deferred is None or (line.deep and when != now):
             self._keep(parts)
             evaluator = Evaluator(self, run, values or {}, False)
-            deferred = self._evaluated[key] = evaluator.line(line)
-        run.deferred = deferred
+            deferred, changes = evaluator.line(line), evaluator.changes
+            self._evaluated[key] = deferred, changes, now
+        run.deferred, run.changes = deferred, changes
+        self._count(changes)
+
+    def _count(self, changes: Changes) -> None:
+        """Let later lines be evaluated again if this one changes what they read.
+
+        That can be before or after functions that the line calls, so it counts at both its ends.
+        """
+        self._changes += changes != Changes.NONE
+        self._changes_of_objects += changes == Changes.OBJECTS
+
+    def _again(self, run: Run, values: Any, deferred: Iterable[Action]) -> None:
+        evaluator = Evaluator(self, run, values, True)
+        evaluator.again(deferred)
+        self._count(evaluator.changes)
 
     def _finish_line(self, frame: Any, run: Run, completed: bool) -> None:
         """Evaluate the results of the line before, and record its assignments."""
         if run.deferred:
             deferred, run.deferred = run.deferred, ()
-            Evaluator(self, run, frame.f_locals, True).again(deferred)
+            self._again(run, frame.f_locals, deferred)
         if completed:
             self._assign(run.assignments)
         run.assignments.clear()
+        self._count(run.changes)
+        run.changes = Changes.NONE
 
     def leave(self, frame: Any, run: Run, value: Any, thread: Thread, completed: bool) -> None:
         """Handle a watched function that returns, or yields, ``value``."""
-        if run.deferred or run.assignments:
+        if run.deferred or run.assignments or run.changes:
             self._finish_line(frame, run, completed)
         caller = thread.runs.get(frame.f_back)
         if caller is not None and caller.deferred and completed:
@@ -548,7 +571,7 @@ class Monitor(ScopeGuard):
             caller.returned.setdefault(offset, []).append(value)
             if category(value) not in ("plain", "tensor"):
                 # The rest of the line may pass it on to functions that read it.
-                Evaluator(self, caller, frame.f_back.f_locals, True).again(caller.deferred)
+                self._again(caller, frame.f_back.f_locals, caller.deferred)
 
     # Functions and their variables --------------------------------------------------------------
 
