@@ -151,6 +151,16 @@ def known_spec(shape: tuple[Any, ...], dtype: DType, device: Any) -> TensorSpec:
     return spec
 
 
+_NO_AXIS = -(1 << 31)
+
+
+def passed_on(axis: Any) -> Any:
+    """An axis for a function of NumPy's that checks it, but takes the least int32 for None."""
+    if axis == _NO_AXIS:
+        raise ValueError(axis)
+    return axis
+
+
 def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
     """``axis`` counted from the front; AxisError if there is no such axis."""
     try:

@@ -70,7 +70,10 @@ def _all_refused(op, own, rng):
     ]
     if "axis" in op.attributes:
         args = (np.ones((2, 3)),) if op.arrange else ()
-        found.append(ErrorSample(args, {"axis": 7}, AxisError, "axis 7 does not exist"))
+        # NumPy takes the least int32 for None in some of its functions.
+        for axis in (7, -(1 << 31)):
+            words = f"axis {axis} does not exist"
+            found.append(ErrorSample(args, {"axis": axis}, AxisError, words))
         found.append(ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"))
     return [*found, *own(rng)]
 

@@ -56,6 +56,10 @@ HINTS["Forms"] = tuple_of(_is_form), "a tuple of formats such as '.3f'"
 def _spec(order: Any, *values: Any, texts: Any, forms: Any) -> tuple[TensorSpec]:
     if order.shape != () or order.dtype != COUNT:
         raise DTypeError("the order is not a number", argument="order", expected="int64()")
+    for name, given in (("texts", texts), ("forms", forms)):
+        fits, words = HINTS[name.capitalize()]
+        if not fits(given):
+            raise ArgumentError(f"{short_repr(given)} is not taken", argument=name, expected=words)
     if len(texts) != len(values) + 1 or len(forms) != len(values):
         raise ShapeError(
             f"there are {len(values)} values",

@@ -100,7 +100,7 @@ class Program:
             keys,
             start in self._caught,
             frozenset(settings),
-            any(map(_is_deep, actions)),
+            any(_is_deep(action) for action in actions),
         )
 
 
@@ -136,13 +136,14 @@ _SHALLOW = ("read", "bind", "make", "call")
 
 def _is_deep(action: Action) -> bool:
     """Whether an action reads from a value that was read from an object, a container or a name."""
-    return any(map(_reads_deep if action.verb in _SHALLOW else _is_read, action.parts))
+    deep = _reads_deep if action.verb in _SHALLOW else _is_read
+    return any(deep(part) for part in action.parts)
 
 
 def _is_read(expression: Expression) -> bool:
     """Whether a value, or one that it is made of, is read from somewhere."""
     named = expression.kind in ("attribute", "item", "global", "deref", "name", "super")
-    return named or any(map(_is_read, expression.parts))
+    return named or any(_is_read(part) for part in expression.parts)
 
 
 def _reads_deep(expression: Expression) -> bool:
@@ -150,8 +151,9 @@ def _reads_deep(expression: Expression) -> bool:
     if kind == "attribute":  # of a module or a class, as ef.sin
         return _is_read(parts[0]) and parts[0].kind not in ("global", "module")
     if kind in ("call", "spread"):
-        return _reads_deep(parts[0]) or any(map(_is_read, parts[1:]))
-    return any(map(_is_read if kind in ("item", "super") else _reads_deep, parts))
+        return _reads_deep(parts[0]) or any(_is_read(part) for part in parts[1:])
+    deep = _is_read if kind in ("item", "super") else _reads_deep
+    return any(deep(part) for part in parts)
 
 
 def _settings(expression: Expression, key: bool, found: set[str]) -> None:

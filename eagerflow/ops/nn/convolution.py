@@ -57,6 +57,8 @@ def _check_kernel(kernel: tuple[Any, ...], argument: str) -> None:
 
 def _check_groups(channels: Any, filters: Any, groups: Any) -> None:
     (count,) = per_axis(groups, 1, "groups")
+    if not isinstance(groups, int):
+        raise ShapeError(f"{groups!r} is no number", argument="groups", expected="an integer")
     for what, number in (("input", channels), ("output", filters)):
         if isinstance(number, int) and number % count:
             raise ShapeError(
@@ -108,8 +110,8 @@ def _of_input_gradient(
 ) -> Operands:
     sizes = sizes_of(size, spatial_rank(g, "g"))
     _check_rank(g, w, ("g", "w"), "as many axes as g")
-    (count,) = per_axis(groups, 1, "groups")
-    x = g.like((g.shape[0], *sizes, w.shape[-2] * count))
+    _check_groups(0, 0, groups)
+    x = g.like((g.shape[0], *sizes, w.shape[-2] * groups))
     found = of_conv(x, w, groups=groups, **where)
     if differ(g.shape[-1:], w.shape[-1:]):
         raise ShapeError(

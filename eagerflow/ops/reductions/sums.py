@@ -27,7 +27,14 @@ from eagerflow.ops.reductions.accumulation import (
 )
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
+from eagerflow.spec import (
+    Array,
+    Namespace,
+    TensorSpec,
+    normalize_axis,
+    passed_on,
+    reduced_axes,
+)
 
 __all__ = ["all", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "sum"]
 
@@ -372,11 +379,15 @@ def _batched_index(call: Any, args: Any, batched: Any, size: Any, axis: Any, kee
 
 
 def _arg_extreme(name: str, onnx: str) -> Any:
+    def direct(xp: Any) -> Any:
+        search = getattr(xp.ndarray, name)
+        return lambda a, axis=None, keepdims=False: search(a, passed_on(axis), keepdims=keepdims)
+
     return reduction(
         dtypes=REAL | BOOL,
         infer=_index_spec,
         trusted=True,
-        direct=lambda xp: getattr(xp.ndarray, name),
+        direct=direct,
         vjp=INDEX_RESULT,
         batch=Batch(_batched_index),
         onnx=lambda w, x, *, axis, keepdims: w.position(onnx, x, axis, keepdims),
@@ -394,7 +405,7 @@ def argmax(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = Fa
     >>> ef.argmax(ef.tensor([[1.0, 5.0], [3.0, 2.0]]), axis=1)
     Tensor([1, 0], int64, cpu:0)
     """
-    return xp.argmax(x, axis=axis, keepdims=keepdims)
+    return xp.argmax(x, axis=passed_on(axis), keepdims=keepdims)
 
 
 @_arg_extreme("argmin", "ArgMin")
@@ -408,4 +419,4 @@ def argmin(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = Fa
     >>> ef.argmin(ef.tensor([[1.0, 5.0], [3.0, 2.0]]), axis=1)
     Tensor([0, 1], int64, cpu:0)
     """
-    return xp.argmin(x, axis=axis, keepdims=keepdims)
+    return xp.argmin(x, axis=passed_on(axis), keepdims=keepdims)

@@ -16,7 +16,7 @@ from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis, batch_first, split_others
 from eagerflow.ops.indexing.indices import ALL, refuse_none
 from eagerflow.ops.shapes.reshaping import copy_kernels, no_work, reshape, shape_op, sized
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, passed_on
 
 __all__ = ["concat", "split", "stack", "unstack"]
 
@@ -114,7 +114,7 @@ def concat(xp: Namespace, /, *arrays: Array, axis: Axis = 0) -> Array:
     >>> ef.concat([ef.tensor([1, 2]), ef.tensor([3])])
     Tensor([1, 2, 3], int64, cpu:0)
     """
-    return xp.concat(arrays, axis=axis)
+    return xp.concat(arrays, axis=passed_on(axis))
 
 
 def _stack_spec(*arrays: TensorSpec, axis: int = 0) -> TensorSpec:
@@ -208,6 +208,10 @@ def unstack(xp: Namespace, x: Array, /, axis: int = 0) -> Array:
     return tuple(x[(*(ALL,) * at, i, ...)] for i in range(x.shape[at]))
 
 
+MAX_EMPTY = 1 << 16
+"""Parts of an empty axis: any number would divide it."""
+
+
 def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
     """Where an axis is cut: the ends of all parts but the last."""
     if isinstance(parts, bool) or not isinstance(parts, int | tuple | list):
@@ -217,6 +221,12 @@ def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
             expected="a number of equal parts, or a tuple of the positions to cut at",
         )
     if isinstance(parts, int):
+        if isinstance(size, int) and parts > max(size, MAX_EMPTY):
+            raise ShapeError(
+                f"{parts} parts of an axis of size {size}",
+                argument="indices_or_sections",
+                expected=f"at most {max(size, MAX_EMPTY)}",
+            )
         if parts < 1 or (size % parts) > 0:
             raise ShapeError(
                 f"an axis of size {size} does not split into {parts} equal parts",

@@ -257,9 +257,11 @@ def _expanded_spec(x: TensorSpec, axis: Any) -> TensorSpec:
 def _expand(array: Any, axis: Any) -> Any:
     """``expand_dims`` for the hot path, by an index with None."""
     if type(axis) is int:
-        if axis >= 0:
+        if 0 <= axis <= array.ndim:
             return array[(slice(None),) * axis + (None,)]
-        return array[(..., None) + (slice(None),) * (-1 - axis)]
+        if -array.ndim <= axis + 1 <= 0:
+            return array[(..., None) + (slice(None),) * (-1 - axis)]
+        axis = (axis,)
     rank = array.ndim + len(axis)
     new = normalize_axes(axis, rank)
     return array[tuple(None if i in new else slice(None) for i in range(rank))]

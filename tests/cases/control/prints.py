@@ -3,7 +3,7 @@
 import numpy as np
 
 from eagerflow.capture.control.prints import COUNT
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from tests.cases.samples import Cases, ErrorSample, Sample, make
 
 
@@ -21,6 +21,8 @@ def _errors(rng):
     return [
         ErrorSample((order,), good | {"texts": ()}, ShapeError, "there are 0 values"),
         ErrorSample((order,), good | {"forms": ("",)}, ShapeError, "there are 0 values"),
+        ErrorSample((order,), good | {"texts": 1.5}, ArgumentError, "1.5 is not taken"),
+        ErrorSample((order,), good | {"forms": True}, ArgumentError, "True is not taken"),
         ErrorSample((order[None],), good, DTypeError, "not a number"),
     ]
 

@@ -94,6 +94,7 @@ def _input_errors(rng):
         ErrorSample((g[..., :1], w), {"size": (5, 5)}, ShapeError, "g has 1 channels"),
         ErrorSample((g, w[0]), {"size": (5, 5)}, ShapeError, "w has 3 axes"),
         ErrorSample((g, w), {"size": 5, "strides": 0}, ShapeError, "too small"),
+        ErrorSample((g, w), {"size": 5, "groups": (3,)}, ShapeError, "(3,) is no number"),
     ]
 
 

@@ -12,6 +12,7 @@ def _list_errors(rng):
         ErrorSample(([],), {}, ShapeError, "nothing to join"),
         ErrorSample(([a, b],), {"axis": 0}, ShapeError, "differ"),
         ErrorSample(([a, a],), {"axis": 4}, AxisError, "axis 4 does not exist"),
+        ErrorSample(([a, a],), {"axis": -(1 << 31)}, AxisError, "does not exist"),
         ErrorSample(([a, "b"],), {"axis": 0}, DTypeError, "str"),
     ]
 
@@ -121,6 +122,7 @@ CASES = {
             ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
             ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
             ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
+            ErrorSample((np.ones(0), 1 << 33), {}, ShapeError, "8589934592 parts"),
             ErrorSample((np.ones(5), 1, 1), {}, AxisError, "axis 1 does not exist"),
         ],
         reference=lambda x, indices_or_sections, axis: tuple(
