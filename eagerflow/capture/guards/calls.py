@@ -546,6 +546,8 @@ def _read_builtin_method(call: Call) -> list[Found]:
             call.is_iterator()
         return _read_container_method(call, method, owner)
     if kind == "iterator" and method in ("__next__", "send", "throw"):
+        if not evaluator.run.trusted:
+            evaluator.use(owner, ATTRIBUTES)
         return _next_of(call, [owner])
     if kind == "file" and method in _FILE_METHODS:
         return []

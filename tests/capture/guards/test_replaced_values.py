@@ -146,6 +146,14 @@ def test_few_programs_are_refused():
     assert refused < len(PLACES) / 4
 
 
+@pytest.mark.parametrize("read", ["next(s)", "s.__next__()", "s.send(None)", "[*s][0]"])
+def test_iterators_from_outside_are_refused(read):
+    names = {"s": (x for x in [1.0, 2.0])}
+    exec(f"def function(x):\n    return x * {read}\n", names)
+    with pytest.raises(CaptureError, match="used up by the first call"):
+        ef.function(names["function"])(ef.tensor(1.0))
+
+
 class Chain:
     """A list whose elements lead to each other."""
 
