@@ -354,6 +354,9 @@ class Monitor(ScopeGuard):
                 "a version of eagerflow for this Python",
                 f"{file_name(code.co_filename)}:{code.co_firstlineno}",
             )
+        caller = thread.runs.get(frame.f_back)
+        if caller is not None and caller.changes:  # perhaps before this call
+            self._count(caller.changes)
         root = id(code) in self._roots
         if root:
             self._roots.clear()
@@ -538,7 +541,7 @@ class Monitor(ScopeGuard):
     def _count(self, changes: Changes) -> None:
         """Let later lines be evaluated again if this one changes what they read.
 
-        That can be before or after functions that the line calls, so it counts at both its ends.
+        That can be before, between or after calls of the line: it counts at its ends and at each.
         """
         self._changes += changes != Changes.NONE
         self._changes_of_objects += changes == Changes.OBJECTS

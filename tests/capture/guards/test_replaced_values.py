@@ -154,6 +154,25 @@ def test_iterators_from_outside_are_refused(read):
         ef.function(names["function"])(ef.tensor(1.0))
 
 
+def test_an_object_that_is_replaced_between_two_calls_of_a_line_is_watched():
+    box, parts = Box(), [Part(), Part()]
+
+    box.part = parts[0]
+
+    def times(x):
+        return x * box.part.number
+
+    @ef.function
+    def product(x):
+        x = times(x); box.part = parts[1]; x = times(x); box.part = parts[0]  # fmt: skip # noqa: E702
+        return x
+
+    for numbers in ((2.0, 3.0), (2.0, 10.0), (5.0, 10.0)):
+        for part, number in zip(parts, numbers, strict=True):
+            part.number = number
+        assert product(ef.tensor(1.0)).numpy() == numbers[0] * numbers[1]
+
+
 class Chain:
     """A list whose elements lead to each other."""
 
