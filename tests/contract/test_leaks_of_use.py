@@ -45,7 +45,7 @@ TABLES = (
     *(weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary),
 )
 BOUNDS = [
-    (kernels, "MAX_REMEMBERED_COUNTS"),
+    (kernels, "MAX_REMEMBERED"),
     (generated, "MAX_CALLS"),
     (bodies, "MAX_MADE"),
     (joint_steps, "MAX_KNOWN"),

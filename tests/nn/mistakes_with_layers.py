@@ -182,7 +182,7 @@ LAYERS = {
     ),
     "a call of another name": (
         lambda net: type("Mine", (nn.Layer,), {"forward": lambda self, x: x})()(X),
-        "ArgumentError: Mine does not define call def call(self, inputs)",
+        "ArgumentError: Mine does not define call rename forward to call",
     ),
     "a weight of an unknown shape": (
         lambda net: weight()(nn.Input((None,))),
