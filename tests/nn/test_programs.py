@@ -14,10 +14,11 @@ by_trained = pytest.mark.parametrize("program", TRAINED, ids=lambda f: f.__name_
 by_script = pytest.mark.parametrize("program", SCRIPTS, ids=lambda f: f.__name__)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def keras():
     os.environ.setdefault("KERAS_BACKEND", "jax")
     found = pytest.importorskip("keras", reason="Keras is not installed")
+    found.utils.clear_session()  # it numbers the metrics of a process by their names
     return Keras(found, pytest.importorskip("jax", reason="JAX is not installed"))
 
 
