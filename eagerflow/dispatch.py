@@ -396,15 +396,17 @@ def user_frame(frame: Any) -> Any:
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
-    """Operands, one of them a Python scalar or a Variable; raises an error for all others."""
+    """Operands, one of them a number or a Variable; raises an error for all others."""
     x1 = x1.value if type(x1) is Variable else x1
     x2 = x2.value if type(x2) is Variable else x2
     if type(x1) is Tensor and type(x2) is Tensor:
         fn, kind = op.table[x1._kind if x1._kind is x2._kind else None]
         return x1, x2, x1._array, x2._array, x1._key, x2._key, _by_size(op, fn, x1), kind
     if type(x1) is Tensor:
+        x2 = x2 if type(x2) in SCALARS else plain_number(x2)
         fn, kind, numbers = op.table[x1._kind, type(x2)]
         return x1, x2, x1._array, numbers[x2], x1._key, None, _by_size(op, fn, x1), kind
+    x1 = x1 if type(x1) in SCALARS else plain_number(x1)
     fn, kind, numbers = op.table[x2._kind, type(x1)]
     return x1, x2, numbers[x1], x2._array, None, x2._key, _by_size(op, fn, x2), kind
 

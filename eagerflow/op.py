@@ -194,7 +194,7 @@ class Op(Record):
     overrides: dict[str, Rule] = fresh(default_factory=dict)
     trusted: bool = False
     on_tensors: bool = False
-    singular: bool = False
+    singular: bool | Rule = False
     aliases: bool | Rule = True
     views: str = ""
     fills: bool = False

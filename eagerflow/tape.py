@@ -35,6 +35,7 @@ from eagerflow.recorder import (
     OP,
     OUT,
     RESULT,
+    Append,
     Recorder,
     below,
     next_key,
@@ -81,7 +82,10 @@ class GradientTape(Recorder):
 
     def opened(self) -> None:
         """Let the hot path append by itself if no other recorder needs to see the calls."""
-        self.append = None if self.outer else self._entries.append
+        if self.outer is None:
+            self.append = self._entries.append
+        elif self.outer.append is not None:
+            self.append = _to_both(self.outer.append, self._entries.append)
 
     def closed(self) -> None:
         self.append = None
@@ -382,6 +386,16 @@ def _reached(entries: Iterable[Any], keys: set[int]) -> set[int]:
     return reached
 
 
+def _to_both(outer: Append, inner: Append) -> Append:
+    """A function that appends an entry for two recorders, one inside the other."""
+
+    def append(entry: Any) -> None:
+        outer(entry)
+        inner(entry)
+
+    return append
+
+
 # The reverse loop ---------------------------------------------------------------------------
 
 
@@ -416,7 +430,7 @@ def pull_back(
         op = entry[OP]
         if recorder is not None:
             recorder.follow((entry[CODE], entry[INSTRUCTION]))
-        if op.singular and products is None:
+        if products is None and (singular := op.singular) and _is_singular(singular, entry):
             # From here on a gradient may be 0 where a derivative is infinite, or the
             # reverse: the other branch of a where, the end of a clip, sqrt at 0.
             products = Products(entries, (grads, ends, lost), recorder is None)
@@ -441,6 +455,11 @@ def pull_back(
     if recorder is not None:
         recorder.follow(None)
     return grads
+
+
+def _is_singular(fact: Any, entry: Any) -> bool:
+    """Whether a derivative may be infinite or 0 by the op's fact, for the arguments of a call."""
+    return fact is True or fact(*entry[FIRST_VALUE::2])
 
 
 def _gather(grads: dict[int, Any], entry: Any, keep: set[int]) -> tuple[Any, ...] | None:

@@ -312,7 +312,9 @@ class _Joining(dict[type, bool]):
 
 
 # Only permanent classes are kept.
-joining = _Joining.fromkeys((Tensor, np.ndarray, bool, int, float, complex, list, tuple), True)
+joining = _Joining.fromkeys(
+    (Tensor, np.ndarray, *np.sctypeDict.values(), bool, int, float, complex, list, tuple), True
+)
 
 
 def refuse_symbol(how: str, what: str) -> NoReturn:

@@ -1,5 +1,6 @@
 """GradientTape as a user meets it: one-shot, persistent, nested, closed, and its stories."""
 
+import contextlib
 import gc
 import types
 from functools import partial
@@ -59,6 +60,49 @@ def test_nested_tapes_give_second_derivatives(inside):
             first = inner.gradient(y, x)
         total = first.sum()
     np.testing.assert_allclose(outer.gradient(total, x).numpy(), 6 * X)
+
+
+@pytest.mark.parametrize("watch", [contextlib.nullcontext, ef.debug_nans])
+def test_each_of_several_tapes_records_what_it_sees(watch):
+    x, v = ef.tensor(X), ef.Variable(X)
+    with watch(), ef.GradientTape() as outer:
+        outer.watch(x)
+        a = x * v
+        with ef.GradientTape(persistent=True) as middle:
+            middle.watch(a)
+            b = ef.exp(a) * v
+            with ef.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(b)
+                lost = b * b
+                inner.reset()
+                inner.watch(lost)
+                c = lost * b  # b was forgotten
+            by_lost = inner.gradient(c, lost)
+        by_a, by_v = middle.gradient(c, [a, v])
+        d = (by_lost * by_a + by_v).sum()
+        by_b = middle.gradient(c, b)
+    b = np.exp(X * X) * X
+    np.testing.assert_allclose(by_lost.numpy(), b, rtol=1e-6)
+    np.testing.assert_allclose(by_b.numpy(), 3 * b**2, rtol=1e-6)
+    np.testing.assert_allclose(by_a.numpy(), 3 * b**3, rtol=1e-6)
+    np.testing.assert_allclose(by_v.numpy(), 3 * b**3 / X, rtol=1e-6)
+    # d = 3 b^4 + 3 b^3 / v with b = exp(x v) v, of which x and v are moved separately
+    np.testing.assert_allclose(outer.gradient(d, x).numpy(), 12 * b**4 * X + 9 * b**3, rtol=1e-5)
+
+
+def test_a_tape_left_too_early_records_nothing_of_the_inner_one():
+    x = ef.tensor(X)
+    outer, inner = ef.GradientTape(), ef.GradientTape()
+    outer.__enter__()
+    outer.watch(x)
+    inner.__enter__()
+    with pytest.raises(EagerflowError, match="left before"):
+        outer.__exit__(None, None, None)
+    y = x * x
+    with pytest.raises(EagerflowError, match="left before"):
+        inner.__exit__(None, None, None)
+    assert "0 ops" in repr(outer)
+    assert y._key is None
 
 
 def test_third_derivative():

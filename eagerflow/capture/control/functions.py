@@ -33,7 +33,7 @@ class Journal(Recorder):
 
     def __init__(self, outer: Recorder | None) -> None:
         self.outer = outer
-        self.append = _forget if outer is None or outer.append is not None else None
+        self.append = _forget if outer is None else outer.append
         self._values: dict[int, tuple[Variable, Tensor]] = {}
 
     def assign(self, variable: Any, value: Any) -> None:

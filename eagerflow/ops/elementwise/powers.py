@@ -126,6 +126,11 @@ def _refuse_negative(exponent: Any) -> None:
     )
 
 
+def _has_singular_slope(x1: Any, x2: Any) -> bool:
+    """False for numbers from 1 on as exponents: the slope is finite wherever the power is."""
+    return not (isinstance(x2, int | float) and x2 >= 1)
+
+
 def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
     if x2.__class__ in (int, float) and x2 == 2:
         return np.square(x1)
@@ -141,7 +146,7 @@ def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
     overrides={"numpy": _power_numpy},
     partials=(in_float32(_by_base), in_float32(_by_exponent)),
     saves="x1 x2 y",
-    singular=True,
+    singular=_has_singular_slope,
     operator="pow",
     onnx=Onnx("Pow"),
 )
