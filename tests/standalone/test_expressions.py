@@ -69,7 +69,7 @@ def differs(tree):
     return found.dtype != wanted.dtype or found.tobytes() != wanted.tobytes()
 
 
-@settings(max_examples=3000 if SOAK else 25, deadline=None)
+@settings(max_examples=800 if SOAK else 25, deadline=None)
 @given(FLOATS)
 def test_any_expression_has_the_same_bits(tree):
     assert not differs(tree)
@@ -86,7 +86,7 @@ KINDS |= {"i": st.deferred(lambda: INTEGERS), "s": st.sampled_from([1, 2, 3])}
 INTEGERS = st.one_of(st.sampled_from("xyz"), st.sampled_from("xyz"), trees(INTEGER_OPS))
 
 
-@settings(max_examples=2000 if SOAK else 20, deadline=None)
+@settings(max_examples=600 if SOAK else 20, deadline=None)
 @given(INTEGERS)
 def test_any_expression_of_integers_is_the_same(tree):
     def f(x, y, z):

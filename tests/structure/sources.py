@@ -5,6 +5,7 @@ check runs on the real tree and on small planted ones alike.
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -16,6 +17,12 @@ def read_sources(*folders, root=ROOT):
     """The source map of all Python files under the given folders that exist."""
     paths = sorted(p for folder in folders for p in (root / folder).rglob("*.py"))
     return {p.relative_to(root).as_posix(): p.read_text(encoding="utf-8") for p in paths}
+
+
+@functools.cache
+def parsed(text, path="<planted>"):
+    """The syntax tree of a file, which several checks walk."""
+    return ast.parse(text, path)
 
 
 def package_sources():

@@ -8,7 +8,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.ops.late import RANDOM
-from tests.structure.sources import ROOT, module_name, package_sources
+from tests.structure.sources import ROOT, module_name, package_sources, parsed
 from tests.structure.stubs import GATHERING, Stub, result_type, stubs
 
 HOW = "python -m tests.structure.stubs"
@@ -25,7 +25,7 @@ def open_modules(sources):
     stubbed = {path.removesuffix("i") for path in GATHERING}
     problems = []
     for path, text in sources.items():
-        for node in () if path in stubbed else ast.parse(text, path).body:
+        for node in () if path in stubbed else parsed(text, path).body:
             names = [getattr(node, "name", None)]
             if isinstance(node, ast.Assign):
                 names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]

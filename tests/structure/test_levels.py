@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from tests.structure.sources import PACKAGE, module_name, package_sources
+from tests.structure.sources import PACKAGE, module_name, package_sources, parsed
 
 LEVELS = {
     name: level
@@ -177,7 +177,7 @@ def find_imports(sources):
 def imports_of(path, text, modules):
     """The imports of one file; three tests ask for those of the whole package."""
     finder = ImportFinder(path, modules)
-    finder.visit(ast.parse(text, path))
+    finder.visit(parsed(text, path))
     return finder.found
 
 

@@ -5,7 +5,7 @@ What several tests look at inside the package has one function each in tests/int
 
 import ast
 
-from tests.structure.sources import read_sources
+from tests.structure.sources import parsed, read_sources
 
 LIMIT = 99  # in all tests; it only goes down
 OF_OTHERS = {  # of NamedTuples, ctypes, os, sys, argparse, IPython, NumPy and TensorBoard
@@ -24,7 +24,7 @@ def is_private(name):
 
 def private_names(path, text):
     """The private names that a file takes from objects and modules which it does not define."""
-    nodes = list(ast.walk(ast.parse(text, path)))
+    nodes = list(ast.walk(parsed(text, path)))
     own = {n.name for n in nodes if isinstance(n, FUNCTIONS)}
     for node in nodes:
         match node:

@@ -4,7 +4,7 @@ import ast
 import builtins
 import operator
 
-from tests.structure.sources import package_sources
+from tests.structure.sources import package_sources, parsed
 
 # Programs of their own, with their own handlers, and threads, in which no handler runs.
 OTHERS = tuple(f"eagerflow/{name}" for name in ("cli", "notebook", "serving"))
@@ -47,7 +47,7 @@ def kinds(handler):
 def careless(path, text):
     """Clauses that would take an error of a handler for one of the code in the block."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text, path)):
         if isinstance(node, ast.Try) and any(
             isinstance(part, RUNNING) for line in node.body for part in ast.walk(line)
         ):
@@ -92,7 +92,7 @@ def is_in_c(function, bound):
 
 def ended_by_handlers(path, text):
     """Iterators that an error of a handler may end, as if there were nothing more."""
-    found, nodes = [], list(ast.walk(ast.parse(text)))
+    found, nodes = [], list(ast.walk(parsed(text, path)))
     names, bound = {"map", "filter", "iter"}, set(BOUND_IN_C.get(path, ()))
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):

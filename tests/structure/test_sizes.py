@@ -4,14 +4,15 @@ import ast
 import textwrap
 import warnings
 
-from tests.quick.structure.test_levels import LEVELS
 from tests.structure.sources import (
     docstring_lines,
     module_name,
     package_sources,
+    parsed,
     read_sources,
     statements,
 )
+from tests.structure.test_levels import LEVELS
 
 FILE_LINES = 800  # from here on, look for two concepts
 FUNCTION_LINES = 60  # one screen
@@ -46,7 +47,7 @@ def count_code_lines(text):
     """Lines that hold code: no blank ones, comments or docstrings."""
     documented = {
         line
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and ast.get_docstring(node, clean=False) is not None
         for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
@@ -66,7 +67,7 @@ def function_sizes(sources):
             node.name,
         )
         for path, text in sources.items()
-        for node in statements(ast.parse(text, path))
+        for node in statements(parsed(text, path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     return sorted(sizes, reverse=True)
