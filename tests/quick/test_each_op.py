@@ -60,7 +60,8 @@ def test_gradients(module):
     for op in BY_MODULE[module]:
         if derivatives.not_differentiable(op) is None and cases.dtypes_of(op, (cases.FLOAT64,)):
             chosen = sorted(derivatives.cases(op, cases.FLOAT64, 2), key=derivatives.elements)
-            derivatives.check_samples(op, chosen[-1:], order=1)
+            small = next((x for x in chosen if derivatives.elements(x) > 3), chosen[-1])
+            derivatives.check_samples(op, [small], order=1)
 
 
 @in_modules

@@ -56,7 +56,7 @@ def test_nothing_is_held_after_an_exception_at_any_bytecode(call):
     call()
     threads.set_thread_count(2)
     try:
-        assert at_every_bytecode(call, nothing_is_held, step=5) > 50
+        assert at_every_bytecode(call, nothing_is_held, step=17) > 20
     finally:
         threads.set_thread_count(None)
 

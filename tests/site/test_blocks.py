@@ -1,7 +1,7 @@
 """Every block of code in the pages runs, or stands in a list with the reason why it does not.
 
-Sessions at the prompt run in ``tests/quick/structure/test_doctests.py``, programs here, with what
-they print in the block that follows.
+Sessions at the prompt run in ``test_sessions.py``, programs here, with what they print in the block
+that follows.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ from tests.site.pages import blocks, written_pages
 from tests.structure.sources import ROOT
 
 BLOCKS = [block for page, text in written_pages().items() for block in blocks(page, text)]
-SESSIONS = re.compile(r"README\.md|docs/[\w-]+\.md")  # the pages that test_doctests.py runs
+SESSIONS = re.compile(r"README\.md|docs/[\w-]+\.md")  # the pages of test_sessions.py
 OF_OTHERS = {  # what they need
     "in_jax.py": ("jax",),
     "in_keras.py": ("keras", "jax"),

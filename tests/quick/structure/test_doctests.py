@@ -4,37 +4,22 @@ Docstrings are read from the source, so what a decorator makes of a function hid
 Those that exist at run time only are found through the public names.
 """
 
-import doctest
 import importlib
 
-import numpy as np
 import pytest
 
+from tests.structure.examples import one_device, run_example, run_page, user_names
 from tests.structure.public import own_docstring, public_modules, public_values, source_docstrings
 from tests.structure.sources import PACKAGE, ROOT, module_name, read_sources
 
-OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+ONE_DEVICE = pytest.fixture(autouse=True)(one_device)
+
 # Where Keras is there, tests/keras runs those of the backend, in a process that has it loaded.
 SOURCES = {
     path: text
     for path, text in read_sources(PACKAGE).items()
     if ">>> " in text and not path.startswith(f"{PACKAGE}/keras/")
 }
-
-
-def run_example(doc, name, path, line, names):
-    """Runs one docstring; (examples tried, report of the failures)."""
-    test = doctest.DocTestParser().get_doctest(doc, dict(names), name, path, line - 1)
-    report = []
-    runner = doctest.DocTestRunner(verbose=False, optionflags=OPTIONS)
-    result = runner.run(test, out=report.append)
-    assert bool(result.failed) == bool(report)
-    return result.attempted, "".join(report)
-
-
-def user_names():
-    """What an example may use without importing it."""
-    return {"ef": importlib.import_module(PACKAGE), "np": np}
 
 
 def run_source(text, path, public_names, module_names):
@@ -50,34 +35,15 @@ def run_source(text, path, public_names, module_names):
     return tried, "".join(reports)
 
 
-PAGES = {
-    path.name: path.read_text()
-    for path in sorted((ROOT / "docs").glob("*.md"))
-    if "\n>>> " in path.read_text()
-}
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_examples_on_the_page(page, monkeypatch):
-    devices = importlib.import_module("eagerflow.devices")  # ef.devices is the function
-    own = {name: devices.device_types[name] for name in ("cpu", "gpu")}  # a page registers others
-    monkeypatch.setattr(devices, "device_types", own)
-    tried, report = run_example(PAGES[page].replace("```", ""), page, page, 1, user_names())
-    print(f"{tried} examples in docs/{page}")
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_examples_on_the_first_pages(page):
+    """They import what they use; those of the other pages run in ``tests/site``."""
+    tried, report = run_page(page, {})
     assert tried and not report, report
 
 
 def test_there_are_examples():
     assert SOURCES, f"no example under {ROOT / PACKAGE}"
-
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    """Examples begin with one logical device, and leave as many as there were."""
-    devices = importlib.import_module("eagerflow.devices")  # ef.devices is the function
-    known = devices.device_types["cpu"]
-    monkeypatch.setattr(known, "logical", None)
-    monkeypatch.setattr(known, "devices", {i: d for i, d in known.devices.items() if i == 0})
 
 
 @pytest.mark.parametrize("path", SOURCES)
@@ -98,15 +64,6 @@ def test_examples_made_at_run_time():
         if doc and doc not in written:
             _, report = run_example(doc, f"{module}.{name}", module, 1, user_names())
             assert not report, report
-
-
-def test_examples_in_the_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    # Blanks out the fences, which would be read as expected output.
-    text = "\n".join("" if line.startswith("```") else line for line in text.splitlines())
-    tried, report = run_example(text, "README.md", "README.md", 1, {})
-    assert tried > 0
-    assert not report, report
 
 
 PLANTED = '''
