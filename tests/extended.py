@@ -1,9 +1,10 @@
 """The extended tier: ``python -m tests.extended``.
 
 Makes an environment with all extras and the libraries that the tests compare with, runs each room
-there with all cases and the large counts, then random programs and models, guard pages and the
-tests of other projects. ``benchmarks/results/extended.json`` has the latest run of each part.
-It takes hours: ``--only cluster keras`` runs some parts.
+there with all cases, then random programs and models, guard pages and the tests of other projects,
+then each room with the large counts, which take many hours: ``--without-large-counts`` ends before
+these, ``--only cluster keras`` runs some parts. ``benchmarks/results/extended.json`` has the latest
+run of each part.
 """
 
 import argparse
@@ -27,6 +28,7 @@ MORE = "tensorflow", "xarray"  # that only tests use
 OTHER_MACHINES = "tests/backends/", "tests/cli/test_completion.py"  # a GPU; fish and zsh
 RESULTS = ROOT / "benchmarks" / "results" / "extended.json"
 FINE = 0, 5  # pytest's exit statuses where nothing failed
+LARGE = ", large counts"
 
 
 class Part(NamedTuple):
@@ -54,20 +56,25 @@ def rooms():
     return sorted(folders) + sorted((ROOT / "tests").glob("test_*.py"))
 
 
+def room_part(path, large):
+    """The part that runs a room, with the ``large`` counts or without."""
+    marks, where = "" if large else "not soak", path.relative_to(ROOT).as_posix()
+    command = ["-m", "pytest", "-n", "2", "-q", "-m", marks, "-p", "no:cacheprovider", where]
+    # In tests/keras eagerflow is Keras's backend; elsewhere Keras is the reference.
+    environment = {} if path.name == "keras" else {"KERAS_BACKEND": "jax"}
+    if large:
+        environment["EAGERFLOW_SOAK"] = "1"
+    return Part(path.stem + LARGE * large, command, environment)
+
+
 def parts(programs, models):
     """Everything that the tier runs, in order."""
-    found = []
-    for path in rooms():
-        where = path.relative_to(ROOT).as_posix()
-        command = ["-m", "pytest", "-n", "2", "-q", "-m", "", "-p", "no:cacheprovider", where]
-        # In tests/keras eagerflow is Keras's backend; elsewhere Keras is the reference.
-        backend = {} if path.name == "keras" else {"KERAS_BACKEND": "jax"}
-        found.append(Part(path.stem, command, backend))
+    found = [room_part(path, large=False) for path in rooms()]
     found.append(Part("random programs", ["-m", "tests.programs", "--count", str(programs)], {}))
     found.append(Part("random models", ["-m", "tests.fits", "--count", str(models)], {}))
     found.append(Part("guard pages", ["-m", "tests.guard_pages"], {}))
     found.append(Part("Keras's own tests", ["-m", "tests.keras.upstream"], {}))
-    return found
+    return found + [room_part(path, large=True) for path in rooms()]
 
 
 def make_environment(folder):
@@ -85,7 +92,7 @@ def run(part, python, folder):
     print(f"== {part.name}", flush=True)
     skipped = pathlib.Path(folder, "skipped.txt")
     skipped.write_text("", encoding="utf-8")
-    given = {"EAGERFLOW_SOAK": "1", sampling.DAY: sampling.ALL, account.SKIPPED: str(skipped)}
+    given = {sampling.DAY: sampling.ALL, account.SKIPPED: str(skipped)}
     begin, lines = time.monotonic(), []
     process = subprocess.Popen(
         [python, *part.command],
@@ -151,6 +158,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m tests.extended", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="PART", help="names of parts")
     parser.add_argument("--list", action="store_true", help="print the parts and end")
+    parser.add_argument("--without-large-counts", action="store_true", help="leave these parts out")
     parser.add_argument("--here", action="store_true", help="use this environment as it is")
     parser.add_argument("--programs", type=int, default=1_000, help="random programs")
     parser.add_argument("--models", type=int, default=500, help="random models")
@@ -161,6 +169,8 @@ def main(arguments=None):
         if unknown:
             parser.error(f"no such part: {', '.join(sorted(unknown))}; --list shows all")
         chosen = [part for part in chosen if part.name in given.only]
+    if given.without_large_counts:
+        chosen = [part for part in chosen if not part.name.endswith(LARGE)]
     if given.list:
         print(*(part.name for part in chosen), sep="\n")
         return 0
