@@ -47,7 +47,6 @@ try:
     from eagerflow.tape import GradientTape
     from eagerflow.tensor import Tensor, set_namespace
     from eagerflow.transforms import (
-        checkpoint,
         custom_gradient,
         grad,
         hessian,
@@ -152,6 +151,8 @@ def _loaded(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.notebook.extension"), name)
     if name in _NORMS:
         return getattr(importlib.import_module(f"{__name__}.global_norms"), name)
+    if name == "checkpoint":
+        return importlib.import_module(f"{__name__}.capture.recomputation").checkpoint
     if name == "profile":
         return importlib.import_module(f"{__name__}.profiling.profile").profile
     return getattr(ops, name) if name in ops.LATE else _missing(name)

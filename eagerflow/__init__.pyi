@@ -10,6 +10,7 @@ from eagerflow.capture.control.mapping import map
 from eagerflow.capture.control.prints import print
 from eagerflow.capture.control.scans import scan
 from eagerflow.capture.function import function
+from eagerflow.capture.recomputation import checkpoint
 from eagerflow.debugging import debug_nans
 from eagerflow.devices import (
     Device,
@@ -485,16 +486,7 @@ from eagerflow.runtime.threads import set_threads
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
-from eagerflow.transforms import (
-    checkpoint,
-    custom_gradient,
-    grad,
-    hessian,
-    jacobian,
-    jvp,
-    value_and_grad,
-    vjp,
-)
+from eagerflow.transforms import custom_gradient, grad, hessian, jacobian, jvp, value_and_grad, vjp
 from eagerflow.variable import Variable
 
 from . import capture, cluster, errors, kernels, nn, serving, summary, testing

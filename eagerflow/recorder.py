@@ -46,7 +46,6 @@ class Recorder(ScopeGuard):
 
     append: Append | None = None
     outer: Recorder | None = None
-    repeats = False  # what it sees has been computed before
     derives: bool | None = None  # True: as a tape does; False: it only records; None: otherwise
     _before: _State | None = None
     _thread = 0

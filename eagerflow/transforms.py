@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,14 +16,11 @@ from eagerflow.errors import EagerflowError, GradientError, ShapeError
 from eagerflow.forward import Forward
 from eagerflow.handlers import raised_here
 from eagerflow.masks import keeping_mask
-from eagerflow.op import Op
 from eagerflow.ops.creation.filled import eye, zeros_like
-from eagerflow.recorder import below, next_key, recorder_state, with_recorder
 from eagerflow.sources import path_in
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
-from eagerflow.visitors import Secluded
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -331,158 +327,5 @@ def custom_gradient(f: Callable[P, tuple[R, Any]]) -> Callable[P, R]:
                 )
         values = tree.map_leaves(lambda x: x.value if isinstance(x, Variable) else x, args)
         return custom_call(wraps(f)(partial(f, **kwargs)) if kwargs else f, values)
-
-    return called
-
-
-class _InputRecorder(Secluded):
-    """Records the outside values that a computation uses, and the values of Variables in it.
-
-    Variables may be assigned in between: a value belongs to a Variable and a number of assignments.
-    """
-
-    def __init__(self, tape: GradientTape, keep: Callable[[Op], bool]) -> None:
-        self.tape = tape
-        self.external: dict[int, Tensor] = {}  # by key
-        self.reads: dict[tuple[int, int], tuple[Variable, Tensor]] = {}
-        self.kept: list[tuple[Op, Any]] = []
-        self.assigned: Counter[int] = Counter()
-        self._keep = keep
-        self._first = next_key()  # values with an earlier key existed before
-
-    def opened(self) -> None:
-        self.outer = self.tape.outer  # the tape itself records nothing of this computation
-
-    def note(self, values: Iterable[Any]) -> None:
-        """Record the watched values from outside."""
-        for x in values:
-            if type(x) is Tensor and x._key is not None and x._key < self._first:
-                self.external.setdefault(x._key, x)
-
-    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        self.note(args)
-        out = below(self.outer, op, args, attributes)
-        if self._keep(op):
-            self.kept.append((op, out))
-        return out
-
-    def customized(
-        self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
-    ) -> Any:
-        self.note(args)
-        return super().customized(name, args, results, rule)
-
-    def read(self, variable: Any) -> Any:
-        value = super().read(variable)
-        place = id(variable), self.assigned[id(variable)]
-        if place not in self.reads:
-            self.reads[place] = variable, value
-            self.tape.saw(variable, value)
-            if value._key is not None:
-                self.external.setdefault(value._key, value)
-        return value
-
-    def assign(self, variable: Any, value: Any) -> None:
-        super().assign(variable, value)
-        self.assigned[id(variable)] += 1
-
-    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
-        done = self.exchange_below(variable, old, new)
-        self.assigned[id(variable)] += done
-        return done
-
-
-class _Recomputation(Secluded):
-    """Repeats a computation with the recorded values of Variables, without changing them."""
-
-    repeats = True
-
-    def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:
-        self._values = {place: value for place, (_, value) in seen.reads.items()}
-        self._assigned: Counter[int] = Counter()
-        self._keep = keep
-        self._kept = iter(seen.kept)
-
-    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        if not self._keep(op):
-            return below(self.outer, op, args, attributes)
-        kept, known = next(self._kept)
-        if op is not kept:  # the tape records another op, with additional results
-            return below(self.outer, op, args, attributes)
-        if isinstance(known, tuple):
-            return tuple([same_value(x) for x in known])
-        return same_value(known)
-
-    def read(self, variable: Any) -> Any:
-        return self._values[id(variable), self._assigned[id(variable)]]
-
-    def assign(self, variable: Any, value: Any) -> None:
-        self._assigned[id(variable)] += 1
-
-    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
-        """Do nothing: the first run has emitted the values."""
-
-
-_POLICIES: dict[str | None, Callable[[Op], bool]] = {
-    None: lambda op: False,
-    "nothing": lambda op: False,
-    "contractions": lambda op: op.family == "contraction",
-}
-
-
-def checkpoint(f: Callable[P, R], policy: str | None = None) -> Callable[P, R]:
-    """``f``, recomputed for the gradient instead of keeping its intermediate values.
-
-    ``policy`` names values to keep all the same: ``"nothing"`` (the default), or
-    ``"contractions"`` (results of matrix products and convolutions, which cost the most).
-    Variables and random state have the values of the first run during the recomputation.
-    Raises GradientError for an unknown policy.
-
-    >>> f = ef.checkpoint(lambda x: ef.sin(ef.sin(x)))
-    >>> bool(ef.grad(f)(1.0) == ef.grad(lambda x: ef.sin(ef.sin(x)))(1.0))
-    True
-    """
-    keep = _POLICIES.get(policy)
-    if keep is None:
-        raise GradientError(
-            f"{policy!r} is not a policy",
-            op="checkpoint",
-            argument="policy",
-            expected="one of " + ", ".join(repr(p) for p in _POLICIES if p),
-        )
-
-    @wraps(f)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        tape = recorder_state()[1]
-        if not isinstance(tape, GradientTape):
-            return f(*args, **kwargs)
-        with _InputRecorder(tape, keep) as seen:
-            y = f(*args, **kwargs)
-            leaves, structure = tree.flatten(y)
-            leaves = [x.value if isinstance(x, Variable) else x for x in leaves]
-            seen.note(leaves)
-        smooth = [type(x) is Tensor and is_inexact(x.dtype) for x in leaves]
-        external = [x for x in seen.external.values() if is_inexact(x.dtype)]
-
-        def rule(gradients: Any) -> Any:
-            with _Recomputation(seen, keep), GradientTape(persistent=True) as again:
-                again.watch(external)
-                results = tree.flatten(f(*args, **kwargs))[0]
-            chosen = [x for x, moves in zip(results, smooth, strict=True) if moves]
-            return again.gradient(chosen, external, list(gradients), unconnected="zero")
-
-        # For the memory report.
-        rule.kept = [out for _, out in seen.kept]  # type: ignore[attr-defined]
-        outs = [
-            keeping_mask(x, with_recorder(tape.outer, same_value, x))
-            for x, moves in zip(leaves, smooth, strict=True)
-            if moves
-        ]
-        tape.record_custom(function_name(f), tuple(external), tuple(outs), rule)
-        found = iter(outs)
-        return tree.unflatten(
-            structure,
-            [next(found) if moves else x for x, moves in zip(leaves, smooth, strict=True)],
-        )
 
     return called

@@ -243,11 +243,9 @@ def print(*values: Any, sep: str = " ", end: str = "\n") -> None:
     x is [3., 4.], its sum 7.00
     """
     line = _Line(values, sep, end)
-    recorder = outer = recorder_state()[1] or own_recorder(line.tensors)
-    while outer is not None and not outer.repeats:
-        outer = outer.outer
+    recorder = recorder_state()[1] or own_recorder(line.tensors)
     if recorder is None:
         line(*line.tensors)
-    elif outer is None:
+    else:
         named = {str(i): x for i, x in enumerate(line.tensors)}
         recorder.emit("print", line, named)

@@ -28,12 +28,13 @@ def silent(nodes: Iterable[Node], new: dict[Value, Value] | None = None) -> list
             order = node.inputs[0]
             new[node.outputs[0]] = new.get(order, order)
         else:
-            found.append(renewed(node, new, with_bodies(node.attributes, _silent_body)))
+            found.append(renewed(node, new, with_bodies(node.attributes, silent_body)))
     return found
 
 
 @kept
-def _silent_body(graph: Graph) -> Graph:
+def silent_body(graph: Graph) -> Graph:
+    """The same body without prints; itself if it has none."""
     if not shows(graph):
         return graph
     new: dict[Value, Value] = {}
