@@ -7,9 +7,9 @@ of loops and to arrays since. Python's code does not run again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import ref
 
@@ -37,19 +37,34 @@ class Result(int):
     """The number of a result of the program, in place of its value."""
 
 
-class Step(NamedTuple):
-    """A call, with its arguments as values from outside or numbers of results.
+class Call(NamedTuple):
+    """A call of an op; arguments are values from outside or numbers of results."""
 
-    ``op`` is None for a function with a custom gradient, whose results are its arguments here.
-    """
-
-    op: Op | None
     args: list[Any]
     results: list[Result]
-    more: Any
-    """The attributes of an op; name, arguments and rule of a custom gradient."""
-    kept: Any = None
-    """The results, by a policy."""
+    op: Op
+    attributes: dict[str, Any]
+    kept: Any
+    """The results, by a policy; else None."""
+
+
+class Custom(NamedTuple):
+    """A function with a custom gradient, after its ops: ``args`` are what it has computed."""
+
+    args: list[Any]
+    results: list[Result]
+    name: str
+    given: list[Any]
+    rule: Any
+
+
+class Block(NamedTuple):
+    """The steps of a checkpoint within the other one, which is one in the repetition, too."""
+
+    args: list[Any]
+    results: list[Result]
+    steps: list[Any]
+    keep: Callable[[Op], bool]
 
 
 class Program(Secluded):
@@ -57,7 +72,7 @@ class Program(Secluded):
 
     def __init__(self, tape: GradientTape, keep: Callable[[Op], bool]) -> None:
         self.tape = tape
-        self.steps: list[Step] = []
+        self.steps: list[Call | Custom | Block] = []
         self.external: dict[int, Tensor] = {}
         """Watched values from outside, and values of Variables, by key."""
         self._keep = keep
@@ -98,24 +113,36 @@ class Program(Secluded):
         out = below(self.outer, op, args, attributes)
         results = self._numbers(out if isinstance(out, tuple) else (out,))
         kept = out if self._keep(op) else None
-        self.steps.append(Step(op, sources, results, attributes, kept))
+        self.steps.append(Call(sources, results, op, attributes, kept))
         return out
 
     def customized(
         self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
     ) -> Any:
         sources = [self._computed(x) for x in results]
-        more = name, [self.source(x) for x in args], rule
+        given = [self.source(x) for x in args]
         outs = super().customized(name, args, results, rule)
-        self.steps.append(Step(None, sources, self._numbers(outs), more))
+        self.steps.append(Custom(sources, self._numbers(outs), name, given, rule))
         return outs
 
     def _computed(self, x: Tensor) -> Any:
         """The result that a new Tensor has the value of."""
-        for number, alive in self._known.values():
+        for number, alive in list(self._known.values()):
             if (result := alive()) is not None and result._array is x._array:
                 return number
         return x
+
+    def block(self, keep: Callable[[Op], bool], f: Callable[[], Any]) -> Any:
+        """``f(...)``, whose steps are a block."""
+        before, self.steps = self.steps, []
+        try:
+            return f()
+        finally:
+            steps, self.steps = self.steps, before
+            own = [number for step in steps for number in step.results]
+            used = dict.fromkeys(numbers_in(x for step in steps for x in step.args))
+            args_of_block = [number for number in used if number not in set(own)]
+            self.steps.append(Block(args_of_block, own, steps, keep))
 
     def read(self, variable: Any) -> Any:
         value = super().read(variable)
@@ -135,8 +162,17 @@ class Repetition(Secluded):
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._customs = any(type(step) is Custom for step in within(program.steps))
+        self._plain = not self._customs and all(
+            type(step) is not Call or step.kept is None for step in within(program.steps)
+        )
         self._values: dict[Any, Any] = {}
-        self._step: Step | None = None
+        self._step: Call | None = None
+
+    @property
+    def context(self) -> Any:
+        """Around the ops: nothing, so that they take their shortest path, if it can be."""
+        return nullcontext() if self._plain else self
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         step = self._step
@@ -150,41 +186,51 @@ class Repetition(Secluded):
         number = x if type(x) is Result else self._program.number_of(x)
         return x if number is None else self._values.get(number, x)
 
-    @property
-    def context(self) -> Any:
-        """Around the ops: nothing, so that they take their shortest path, if it can be."""
-        own = any(step.op is None or step.kept is not None for step in self._program.steps)
-        return self if own else nullcontext()
-
-    def run(self, tape: GradientTape, wanted: list[Any]) -> list[Any]:
+    def run(self, steps: list[Any], wanted: list[Any]) -> list[Any]:
         """The values of results; each other one is released after its last use."""
-        for step, unused in zip(self._program.steps, self._unused(wanted), strict=True):
-            args = [self.value(x) for x in step.args]
-            self._step = step
-            if step.op is None:
-                name, given, rule = step.more
-                given = tuple([self.value(x) for x in given])
-                out = tape.customized(name, given, tuple([same(x) for x in args]), rule)
+        for step, unused in zip(steps, self._unused(steps, wanted), strict=True):
+            if type(step) is Block:
+                outputs = [number for number in step.results if number not in set(unused)]
+                outs = checkpointed(self.run, step.keep)(step.steps, outputs)
             else:
-                out = step.op.call(*args, **with_bodies(step.more, silent_body))
-            self._step = None
-            outs = out if isinstance(out, tuple) else (out,)
-            self._values.update(zip(step.results, outs, strict=True))
+                outputs, outs = step.results, self._one(step)
+            self._values.update(zip(outputs, outs, strict=True))
             for number in unused:
-                del self._values[number]
+                self._values.pop(number, None)
         return [self.value(x) for x in wanted]
 
-    def _unused(self, wanted: list[Any]) -> list[list[Result]]:
+    def _one(self, step: Call | Custom) -> Any:
+        """The results of a call."""
+        args = [self.value(x) for x in step.args]
+        if type(step) is Custom:
+            given = tuple([self.value(x) for x in step.given])
+            tape: Any = recorder_state()[1]
+            return tape.customized(step.name, given, tuple([same(x) for x in args]), step.rule)
+        assert type(step) is Call
+        self._step = step
+        out = step.op.call(*args, **with_bodies(step.attributes, silent_body))
+        self._step = None
+        return out if isinstance(out, tuple) else (out,)
+
+    def _unused(self, steps: list[Any], wanted: list[Any]) -> list[list[Result]]:
         """For each step, the results that no later one uses; none with custom gradients."""
-        steps = self._program.steps
         found: list[list[Result]] = [[] for _ in steps]
-        if all(step.op is not None for step in steps):
+        if not self._customs:
+            made = {number for step in steps for number in step.results}
             seen = set(numbers_in(wanted))
             for step, unused in zip(reversed(steps), reversed(found), strict=True):
                 own = dict.fromkeys([*step.results, *numbers_in(step.args)])
-                unused += [number for number in own if number not in seen]
+                unused += [number for number in own if number in made and number not in seen]
                 seen.update(own)
         return found
+
+
+def within(steps: list[Any]) -> Iterator[Any]:
+    """Steps, and those of blocks among them."""
+    for step in steps:
+        yield step
+        if type(step) is Block:
+            yield from within(step.steps)
 
 
 def numbers_in(values: Iterable[Any]) -> list[Result]:
@@ -220,9 +266,17 @@ def checkpoint(f: Callable[P, R], policy: str | None = None) -> Callable[P, R]:
             expected="one of " + ", ".join(repr(p) for p in _POLICIES if p),
         )
 
+    return checkpointed(f, keep)
+
+
+def checkpointed(f: Callable[P, R], keep: Callable[[Op], bool]) -> Callable[P, R]:
+    """The same, with a function that says which ops' results are kept."""
+
     @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
         tape = recorder_state()[1]
+        if type(tape) is Program:
+            return tape.block(keep, partial(f, *args, **kwargs))
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
         with Program(tape, keep) as program:
@@ -238,12 +292,13 @@ def checkpoint(f: Callable[P, R], policy: str | None = None) -> Callable[P, R]:
             wanted = [x for x, moves in zip(results, smooth, strict=True) if moves]
             with repetition.context, GradientTape(persistent=True) as again:
                 again.watch(external)
-                targets = repetition.run(again, wanted)
+                targets = repetition.run(program.steps, wanted)
             with repetition.context:
                 return again.gradient(targets, external, list(gradients), unconnected="zero")
 
+        calls = (step for step in within(program.steps) if type(step) is Call)
         # For the memory report.
-        rule.kept = [x.kept for x in program.steps if x.kept is not None]  # type: ignore[attr-defined]
+        rule.kept = [x.kept for x in calls if x.kept is not None]  # type: ignore[attr-defined]
         outs = [
             keeping_mask(x, with_recorder(tape.outer, same_value, x))
             for x, moves in zip(leaves, smooth, strict=True)

@@ -1,5 +1,6 @@
 """A checkpoint's gradient is that of its first run, whatever has changed since."""
 
+import collections
 import gc
 import random
 import weakref
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.recorder import Recorder, below
 
 WEIGHTS = [np.float32([0.5, -1.0]), np.float32([2.0, 0.3]), np.float32([-0.7, 1.5])]
 START = np.float32([0.4, 0.9])
@@ -148,6 +150,42 @@ def test_intermediate_values_are_not_kept():
     assert float(tape.gradient(y, x)[0]) == pytest.approx(float(ef.grad(f)(x)[0]))
 
 
+class Counting(Recorder):
+    """Counts the calls of each op."""
+
+    def __init__(self):
+        self.counts = collections.Counter()
+
+    def call(self, op, args, attributes):
+        self.counts[op.name] += 1
+        return below(self.outer, op, args, attributes)
+
+
+@pytest.mark.parametrize("times", range(4))
+def test_a_checkpoint_within_another_one_is_one_in_the_repetition(times):
+    """Each of them adds a run of the ops within, whose values are not kept until then."""
+
+    def block(u):
+        v = ef.sin(u) * 2
+        return ef.sin(v) + u * v
+
+    def f(u, wrap=ef.checkpoint):
+        wrapped = block
+        for _ in range(times):
+            wrapped = wrap(lambda u, inner=wrapped: inner(u) * u)
+        y = wrapped(u)
+        return (wrapped(y) * y * u).sum()
+
+    x = ef.tensor(START)
+    with Counting() as counting:
+        found = ef.grad(f)(x)
+    assert counting.counts["sin"] == 4 * (1 + times)
+    np.testing.assert_allclose(found.numpy(), ef.grad(f)(x, plain).numpy(), rtol=1e-5)
+    second = ef.grad(lambda u: (ef.grad(f)(u) ** 2).sum())(x)
+    wanted = ef.grad(lambda u: (ef.grad(f)(u, plain) ** 2).sum())(x)
+    np.testing.assert_allclose(second.numpy(), wanted.numpy(), rtol=1e-4)
+
+
 # Random programs ---------------------------------------------------------------------------------
 
 
@@ -171,7 +209,10 @@ def random_program(seed, wrap):
                 lambda u: ef.grad(lambda w: (w * a * w).sum())(u),  # noqa: B023
             ]
             f = draw.choice(kinds)
-            pool.append(ef.tanh(wrap(f, policy=draw.choice([None, "contractions"]))(b)))
+            f = wrap(f, policy=draw.choice([None, "contractions"]))
+            if draw.random() < 0.3:
+                f = wrap(lambda u, f=f: ef.sin(f(u)) * f(u * a))  # noqa: B023
+            pool.append(ef.tanh(f(b)))
             if draw.random() < 0.3:
                 v = draw.choice(variables)
                 v.assign(v * 0.5 + b * 0.1)
