@@ -18,16 +18,7 @@ import numpy as np
 import torch
 import torch._inductor.config
 from fused_cases import normal
-from fused_regions import (
-    COPY_TARGET,
-    PEER_TARGET,
-    QUIET,
-    THREADS,
-    arguments,
-    row,
-    show,
-    show_title,
-)
+from fused_regions import COPY_TARGET, PEER_TARGET, QUIET, THREADS, arguments, row, show, show_title
 
 import eagerflow as ef
 

@@ -18,25 +18,12 @@ from typing import Any
 
 from eagerflow.backends.base import LARGE, MANY
 from eagerflow.backends.numpy import quietly
-from eagerflow.convert import (
-    SCALARS,
-    as_tensor,
-    join_numbers,
-    number_type,
-    own_dtype,
-    plain_number,
-)
+from eagerflow.convert import SCALARS, as_tensor, join_numbers, number_type, own_dtype, plain_number
 from eagerflow.devices import Device, Kind, SymbolicKind, as_device, current_device
 from eagerflow.dims import Dim, symbolic
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
-from eagerflow.errors import (
-    DeviceError,
-    DTypeError,
-    EagerflowError,
-    IndexRangeError,
-    ShapeError,
-)
+from eagerflow.errors import DeviceError, DTypeError, EagerflowError, IndexRangeError, ShapeError
 from eagerflow.handlers import raised_here
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of

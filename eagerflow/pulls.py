@@ -24,13 +24,7 @@ from eagerflow.ops.elementwise.arithmetic import multiply, multiply_no_nan
 from eagerflow.ops.elementwise.gradient_ops import GradientOp
 from eagerflow.ops.family import Operand
 from eagerflow.ops.formula import Writer, value_of
-from eagerflow.recorder import (
-    ATTRIBUTES,
-    FIRST_KEY,
-    FIRST_VALUE,
-    RESULT,
-    process,
-)
+from eagerflow.recorder import ATTRIBUTES, FIRST_KEY, FIRST_VALUE, RESULT, process
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = [

@@ -8,13 +8,7 @@ from operator import is_not
 from typing import Any
 
 from eagerflow import tree
-from eagerflow.capture.arguments import (
-    BoundArguments,
-    callee_of,
-    is_own,
-    is_steady,
-    wrapped_in,
-)
+from eagerflow.capture.arguments import BoundArguments, callee_of, is_own, is_steady, wrapped_in
 from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.trace import bind
 from eagerflow.convert import as_tensor, is_foreign_array

@@ -23,12 +23,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.handlers import raised_here
 from eagerflow.nn import files, shards, state
 from eagerflow.nn.base_layer import weights_asked
-from eagerflow.nn.configuration import (
-    CustomObjects,
-    missing_in,
-    model_from_config,
-    whole_config,
-)
+from eagerflow.nn.configuration import CustomObjects, missing_in, model_from_config, whole_config
 from eagerflow.nn.configured import plain, with_custom_objects
 from eagerflow.nn.foreign_weights import keras_weights
 from eagerflow.nn.graph_reading import arguments_from

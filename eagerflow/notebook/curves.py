@@ -6,16 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eagerflow.notebook.markup import (
-    BLUE,
-    ORANGE,
-    Markup,
-    element,
-    folded,
-    label,
-    picture,
-    table,
-)
+from eagerflow.notebook.markup import BLUE, ORANGE, Markup, element, folded, label, picture, table
 
 MAX_CHARTS, MAX_POINTS, MAX_ROWS = 12, 240, 100
 _MARKED = 30  # up to so many points have markers with their numbers

@@ -6,17 +6,7 @@ import math
 from typing import Any
 
 from eagerflow.graph.text import bytes_text
-from eagerflow.notebook.markup import (
-    BLUE,
-    GREY,
-    OLIVE,
-    RED,
-    TEAL,
-    Markup,
-    element,
-    label,
-    picture,
-)
+from eagerflow.notebook.markup import BLUE, GREY, OLIVE, RED, TEAL, Markup, element, label, picture
 
 _WIDTH, _HEIGHT = 190, 58  # of a task's box
 _ACROSS, _DOWN = 96, 64  # between two boxes

@@ -12,19 +12,9 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.recurrence import (
-    ForwardWriter,
-    GradientWriter,
-    InputsFirstWriter,
-)
+from eagerflow.primitives.llvm.recurrence import ForwardWriter, GradientWriter, InputsFirstWriter
 from eagerflow.primitives.llvm.recurrence_writer import STATES, RecurrenceConfig, RecurrenceWriter
-from eagerflow.primitives.llvm.staged_kernel import (
-    Room,
-    StagedCall,
-    StagedKernel,
-    kept,
-    processor,
-)
+from eagerflow.primitives.llvm.staged_kernel import Room, StagedCall, StagedKernel, kept, processor
 from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads

@@ -6,11 +6,7 @@ from math import prod
 
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.staged_kernel import Room, StagedCall, StagedKernel, kept, processor
-from eagerflow.primitives.llvm.thin_product import (
-    ReadyThinWriter,
-    ThinConfig,
-    ThinProductWriter,
-)
+from eagerflow.primitives.llvm.thin_product import ReadyThinWriter, ThinConfig, ThinProductWriter
 from eagerflow.runtime import threads
 from eagerflow.spec import Array
 

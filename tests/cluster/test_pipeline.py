@@ -12,14 +12,7 @@ from eagerflow.cluster.replication import varying_in
 from eagerflow.cluster.stages import Positions, cuts_by_costs
 from eagerflow.nn.replicas import as_replica
 from tests.cluster.programs import trained_on
-from tests.cluster.test_data_parallel import (
-    DEVICES,
-    OPTIMIZERS,
-    assert_same,
-    batch,
-    dense,
-    network,
-)
+from tests.cluster.test_data_parallel import DEVICES, OPTIMIZERS, assert_same, batch, dense, network
 from tests.internals import last_run_of
 
 COSTS = ef.capture.CostModel(

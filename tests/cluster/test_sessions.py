@@ -10,13 +10,7 @@ from sklearn.datasets import load_digits
 
 import eagerflow as ef
 from eagerflow.cluster import client, ray_hosts
-from eagerflow.errors import (
-    ArgumentError,
-    DeviceError,
-    PlacementError,
-    SessionError,
-    ShapeError,
-)
+from eagerflow.errors import ArgumentError, DeviceError, PlacementError, SessionError, ShapeError
 from eagerflow.runtime import shared_memory
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import ProcessHosts

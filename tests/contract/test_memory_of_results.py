@@ -5,13 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import tree
-from tests.contract.cases import (
-    SOAK,
-    dtypes_of,
-    main_dtype,
-    samples,
-    shipped,
-)
+from tests.contract.cases import SOAK, dtypes_of, main_dtype, samples, shipped
 from tests.internals import array_of
 
 KILOBYTES_400 = 100_000

@@ -10,12 +10,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import generated
 from eagerflow.ops.nn.convolution import of_conv, windows_for
-from eagerflow.primitives import (
-    batch_normalization,
-    compiled_convolution,
-    convolution,
-    pooling,
-)
+from eagerflow.primitives import batch_normalization, compiled_convolution, convolution, pooling
 from eagerflow.primitives.compiled_convolution import DIRECT, WINOGRAD
 from eagerflow.primitives.llvm import staged_kernel
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter

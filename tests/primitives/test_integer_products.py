@@ -14,12 +14,7 @@ import eagerflow as ef
 from eagerflow.codegen import generated
 from eagerflow.ops.linear_algebra.integer_products import integer_product
 from eagerflow.ops.nn.convolution import of_conv, windows_for
-from eagerflow.primitives import (
-    byte_convolution,
-    integer_products,
-    matrix_product,
-    weight_product,
-)
+from eagerflow.primitives import byte_convolution, integer_products, matrix_product, weight_product
 from eagerflow.primitives.llvm import byte_convolution as convolutions_of_bytes
 from eagerflow.primitives.llvm import weight_product as writers
 from eagerflow.runtime import threads

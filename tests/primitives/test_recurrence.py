@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from eagerflow.codegen import generated
 from eagerflow.ops.nn.recurrent import gru_training, lstm_training, simple_rnn
-from eagerflow.ops.nn.recurrent_gradients import (
-    gru_gradient,
-    lstm_gradient,
-    simple_rnn_gradient,
-)
+from eagerflow.ops.nn.recurrent_gradients import gru_gradient, lstm_gradient, simple_rnn_gradient
 from eagerflow.primitives import compiled_recurrence as compiled
 from eagerflow.primitives import recurrence
 from eagerflow.primitives.recurrent_cells import CELLS

@@ -20,13 +20,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from types import (
-    BuiltinFunctionType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-    MethodWrapperType,
-)
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -15,13 +15,7 @@ from numpy._core import arrayprint, umath
 
 from eagerflow.capture.guards.categories import category, is_symbolic, is_tool, is_user_class
 from eagerflow.capture.guards.equality import ABSENT, same
-from eagerflow.capture.guards.ledger import (
-    READERS,
-    UNWATCHED,
-    Arguments,
-    result_of,
-    state_of_class,
-)
+from eagerflow.capture.guards.ledger import READERS, UNWATCHED, Arguments, result_of, state_of_class
 from eagerflow.capture.guards.lookup import Found, Run, has_own_lookup
 from eagerflow.capture.guards.snapshot import (
     ALL,

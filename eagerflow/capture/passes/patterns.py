@@ -15,15 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from eagerflow.capture.passes.rewriting import (
-    Input,
-    OpFunction,
-    Rules,
-    Sweep,
-    fits,
-    is_float,
-    rule,
-)
+from eagerflow.capture.passes.rewriting import Input, OpFunction, Rules, Sweep, fits, is_float, rule
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import ops
 from eagerflow.ops.elementwise.arithmetic import (

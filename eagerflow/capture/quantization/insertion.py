@@ -32,12 +32,7 @@ from eagerflow.graph.walk import renewed
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.nn.convolution import conv
 from eagerflow.ops.nn.four_bits import pack_int4, unpack_int4
-from eagerflow.ops.nn.quantization import (
-    dequantize,
-    needed_scale,
-    quantize,
-    symmetric_scale,
-)
+from eagerflow.ops.nn.quantization import dequantize, needed_scale, quantize, symmetric_scale
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape

@@ -7,13 +7,7 @@ from typing import Any, NamedTuple
 
 from eagerflow import tree
 from eagerflow.capture.passes import compare, optimized
-from eagerflow.capture.quantization.insertion import (
-    Choices,
-    Insertion,
-    Target,
-    frozen,
-    targets_of,
-)
+from eagerflow.capture.quantization.insertion import Choices, Insertion, Target, frozen, targets_of
 from eagerflow.capture.quantization.report import (
     Errors,
     QuantizationReport,

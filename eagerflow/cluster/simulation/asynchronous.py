@@ -9,12 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eagerflow.cluster.simulation.data_parallel import (
-    ParameterServers,
-    computing,
-    memory,
-    summed,
-)
+from eagerflow.cluster.simulation.data_parallel import ParameterServers, computing, memory, summed
 from eagerflow.cluster.simulation.machines import Machines
 from eagerflow.cluster.simulation.step import (
     COMPUTE,

@@ -13,14 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.codegen.cuda.binding import (
-    CudaBinding,
-    Memory,
-    Names,
-    bind,
-    choose,
-    chunk_count,
-)
+from eagerflow.codegen.cuda.binding import CudaBinding, Memory, Names, bind, choose, chunk_count
 from eagerflow.codegen.cuda.modules import Module
 from eagerflow.codegen.cuda.nest import Code, code, kernel_names, parameters, source
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, plan

@@ -17,12 +17,7 @@ from eagerflow.codegen.cuda.prelude import SUPPORT
 from eagerflow.codegen.cuda.tasks import Task, identifier
 from eagerflow.codegen.cuda.writer import KernelWriter, variable
 from eagerflow.codegen.instructions import value_type
-from eagerflow.codegen.region import (
-    Input,
-    Output,
-    Region,
-    Statement,
-)
+from eagerflow.codegen.region import Input, Output, Region, Statement
 
 
 class Code(NamedTuple):

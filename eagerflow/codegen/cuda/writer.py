@@ -21,14 +21,7 @@ from eagerflow.codegen.cuda.instructions import (
 )
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, identifier
 from eagerflow.codegen.instructions import value_type
-from eagerflow.codegen.region import (
-    REDUCTIONS,
-    Constant,
-    Input,
-    Output,
-    Statement,
-    dependencies,
-)
+from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Statement, dependencies
 
 
 class KernelWriter:

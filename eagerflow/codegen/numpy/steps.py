@@ -20,14 +20,7 @@ import numpy as np
 from eagerflow.codegen.instructions import INSTRUCTIONS, NUMPY, is_float, value_type
 from eagerflow.codegen.numpy import philox
 from eagerflow.codegen.reductions import identity, ufunc
-from eagerflow.codegen.region import (
-    REDUCTIONS,
-    Constant,
-    Input,
-    Region,
-    Statement,
-    dependencies,
-)
+from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Region, Statement, dependencies
 
 Array = np.ndarray[Any, Any]
 Call = Callable[..., Any]

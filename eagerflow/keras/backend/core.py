@@ -34,13 +34,7 @@ from eagerflow.keras.backend.control import (
     vectorized_map,
     while_loop,
 )
-from eagerflow.keras.backend.slices import (
-    scatter,
-    scatter_update,
-    slice,
-    slice_update,
-    unstack,
-)
+from eagerflow.keras.backend.slices import scatter, scatter_update, slice, slice_update, unstack
 from eagerflow.keras.backend.sparse import cast, convert_to_tensor, is_tensor
 from eagerflow.keras.backend.tensors import convert_to_numpy, shape
 from eagerflow.keras.sparse import SparseTensor, is_sparse

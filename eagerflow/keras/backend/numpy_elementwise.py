@@ -7,14 +7,7 @@ from keras.src import tree
 from keras.src.backend.common.dtypes import INT_TYPES
 
 import eagerflow as ef
-from eagerflow.keras.backend.operands import (
-    binary,
-    floating,
-    is_integral,
-    joined,
-    promoted,
-    unary,
-)
+from eagerflow.keras.backend.operands import binary, floating, is_integral, joined, promoted, unary
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 from eagerflow.keras.sparse import also_sparse, linear, on_values, quotient, scaled, union
 

@@ -12,12 +12,7 @@ from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layers.recurrent import GatedOptions, GatedRecurrent
-from eagerflow.nn.layers.recurrent_cells import (
-    CellOptions,
-    GatedCell,
-    Masks,
-    lstm_step,
-)
+from eagerflow.nn.layers.recurrent_cells import CellOptions, GatedCell, Masks, lstm_step
 from eagerflow.nn.layers.spatial import DataFormat, Padding, SpatialLayer, Window
 from eagerflow.primitives.windows import output_size
 from eagerflow.tensor import Tensor

@@ -9,13 +9,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.nn.arguments import Float, TensorLike, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.losses.alignment import EPSILON, class_numbers, refuse_integers, same_shape
-from eagerflow.nn.losses.loss import (
-    FunctionLoss,
-    LossOptions,
-    Precision,
-    Reduction,
-    last_mean,
-)
+from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, Precision, Reduction, last_mean
 from eagerflow.nn.masks import set_mask
 from eagerflow.ops.nn.cross_entropies import smoothed
 from eagerflow.spec import normalize_axis

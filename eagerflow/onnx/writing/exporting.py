@@ -28,12 +28,7 @@ from eagerflow.graph.walk import nodes_within
 from eagerflow.onnx.package import PRODUCER, onnx_package
 from eagerflow.onnx.writing.decomposition import decomposed
 from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
-from eagerflow.onnx.writing.writer import (
-    Initializers,
-    Symbol,
-    Writer,
-    tensor_type,
-)
+from eagerflow.onnx.writing.writer import Initializers, Symbol, Writer, tensor_type
 from eagerflow.op import Onnx
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime.collector import young

@@ -10,14 +10,7 @@ from eagerflow.dtypes import FLOATS, INTEGERS
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, negative
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import (
-    Missing,
-    define,
-    elementwise,
-    split_elementwise,
-    stacked,
-    ufunc,
-)
+from eagerflow.ops.family import Missing, define, elementwise, split_elementwise, stacked, ufunc
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 
 __all__ = ["cbrt", "frexp", "ldexp"]

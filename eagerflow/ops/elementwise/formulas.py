@@ -19,14 +19,7 @@ from eagerflow.ops.elementwise.arithmetic import (
     subtract,
 )
 from eagerflow.ops.elementwise.bitwise import bitwise_and, bitwise_right_shift
-from eagerflow.ops.elementwise.comparison import (
-    equal,
-    greater,
-    isinf,
-    isnan,
-    less,
-    logical_and,
-)
+from eagerflow.ops.elementwise.comparison import equal, greater, isinf, isnan, less, logical_and
 from eagerflow.ops.elementwise.complexes import imag, real
 from eagerflow.ops.elementwise.exponential import log, log1p, logaddexp
 from eagerflow.ops.elementwise.powers import square

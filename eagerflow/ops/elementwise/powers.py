@@ -21,13 +21,7 @@ from eagerflow.ops.elementwise.comparison import (
 from eagerflow.ops.elementwise.exponential import analytic, log
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import (
-    FLOATS,
-    INEXACT,
-    Onnx,
-    elementwise,
-    ufunc,
-)
+from eagerflow.ops.family import FLOATS, INEXACT, Onnx, elementwise, ufunc
 from eagerflow.spec import Array, Namespace
 
 __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]

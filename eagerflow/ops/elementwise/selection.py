@@ -20,14 +20,7 @@ from eagerflow.ops.elementwise.comparison import (
     logical_and,
     logical_not,
 )
-from eagerflow.ops.family import (
-    BOOL,
-    STANDARD,
-    Onnx,
-    elementwise,
-    split_elementwise,
-    ufunc,
-)
+from eagerflow.ops.family import BOOL, STANDARD, Onnx, elementwise, split_elementwise, ufunc
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Tensor

@@ -6,13 +6,7 @@ from typing import Any
 
 from eagerflow.dims import symbolic
 from eagerflow.dtypes import FLOATS, STANDARD, DType, as_dtype, default_dtype
-from eagerflow.errors import (
-    ArgumentError,
-    CaptureError,
-    DTypeError,
-    ShapeError,
-    short_repr,
-)
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.ranges import arange

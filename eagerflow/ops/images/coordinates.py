@@ -11,12 +11,7 @@ from eagerflow.errors import ShapeError
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.images.sampling import (
-    MODES,
-    check_places,
-    places_dtype,
-    sampled,
-)
+from eagerflow.ops.images.sampling import MODES, check_places, places_dtype, sampled
 from eagerflow.ops.images.splines import spline_coefficients
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.operands import chosen

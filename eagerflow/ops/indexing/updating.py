@@ -9,16 +9,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
-from eagerflow.dtypes import (
-    BOOL,
-    COMPLEX,
-    INTEGERS,
-    NARROW,
-    NUMERIC,
-    REAL,
-    STANDARD,
-    default_dtype,
-)
+from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NARROW, NUMERIC, REAL, STANDARD, default_dtype
 from eagerflow.errors import DTypeError
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number

@@ -18,11 +18,7 @@ from eagerflow.ops.elementwise.arithmetic import add, subtract
 from eagerflow.ops.family import INEXACT, Batch, define
 from eagerflow.ops.indexing.scattering import one_hot
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul
-from eagerflow.ops.linear_algebra.systems import (
-    factorization,
-    gives,
-    matrices,
-)
+from eagerflow.ops.linear_algebra.systems import factorization, gives, matrices
 from eagerflow.ops.linear_algebra.triangles import solve_triangular
 from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.ops.shapes.joining import concat

@@ -13,13 +13,7 @@ from eagerflow.ops.family import INEXACT, as_operands
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.matrices import matrix_rank
-from eagerflow.ops.linear_algebra.systems import (
-    as_column,
-    inv,
-    matrices,
-    pinv,
-    solve,
-)
+from eagerflow.ops.linear_algebra.systems import as_column, inv, matrices, pinv, solve
 from eagerflow.ops.operands import wide
 from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.norms import matrix_norm

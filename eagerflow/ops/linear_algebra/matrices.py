@@ -18,12 +18,7 @@ from eagerflow.ops.family import as_operand
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.einstein import einsum
-from eagerflow.ops.linear_algebra.systems import (
-    identity_like,
-    inv,
-    matrices,
-    square,
-)
+from eagerflow.ops.linear_algebra.systems import identity_like, inv, matrices, square
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total

@@ -20,10 +20,7 @@ from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import define
 from eagerflow.ops.linear_algebra.contraction import matmul
-from eagerflow.ops.nn.attention_gradient import (
-    dot_product_attention_gradient,
-    gradient_of_scores,
-)
+from eagerflow.ops.nn.attention_gradient import dot_product_attention_gradient, gradient_of_scores
 from eagerflow.ops.nn.attention_parts import (
     attention_spec,
     check_shapes,

@@ -10,13 +10,7 @@ from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.op import Into, Missing
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import (
-    Batch,
-    as_operand,
-    as_operands,
-    define,
-    elements,
-)
+from eagerflow.ops.family import Batch, as_operand, as_operands, define, elements
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules
 from eagerflow.ops.operands import floating

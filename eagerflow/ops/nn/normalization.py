@@ -14,14 +14,7 @@ from eagerflow.errors import ShapeError
 from eagerflow.op import Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import (
-    Batch,
-    Rows,
-    as_operand,
-    batch_first,
-    define,
-    elements,
-)
+from eagerflow.ops.family import Batch, Rows, as_operand, batch_first, define, elements
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes.reshaping import permute_dims

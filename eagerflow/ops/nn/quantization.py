@@ -22,13 +22,7 @@ from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.rounding import round as rounded
 from eagerflow.ops.elementwise.selection import clip, maximum, minimum, where
-from eagerflow.ops.family import (
-    Batch,
-    batch_elementwise,
-    define,
-    elements,
-    split_elementwise,
-)
+from eagerflow.ops.family import Batch, batch_elementwise, define, elements, split_elementwise
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.shapes.reshaping import unbroadcast

@@ -20,11 +20,7 @@ from eagerflow.ops.family import define
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.nn import recurrent_facts as facts
 from eagerflow.ops.nn.recurrence import by_rows, rows, shifted
-from eagerflow.ops.nn.recurrent_gradients import (
-    gru_gradient,
-    lstm_gradient,
-    simple_rnn_gradient,
-)
+from eagerflow.ops.nn.recurrent_gradients import gru_gradient, lstm_gradient, simple_rnn_gradient
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape

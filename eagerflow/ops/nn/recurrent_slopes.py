@@ -15,13 +15,7 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.elementwise.trigonometric import tanh
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
-from eagerflow.ops.nn.recurrence import (
-    block_recurrence,
-    by_rows,
-    factor_gradients,
-    rows,
-    shifted,
-)
+from eagerflow.ops.nn.recurrence import block_recurrence, by_rows, factor_gradients, rows, shifted
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.shapes.joining import concat, split, stack
 from eagerflow.ops.shapes.reshaping import reshape

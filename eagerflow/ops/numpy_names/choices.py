@@ -16,13 +16,7 @@ from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs as size_of
 from eagerflow.ops.elementwise.arithmetic import remainder, signbit
 from eagerflow.ops.elementwise.closeness import array_equal
-from eagerflow.ops.elementwise.comparison import (
-    isinf,
-    less,
-    logical_and,
-    logical_not,
-    not_equal,
-)
+from eagerflow.ops.elementwise.comparison import isinf, less, logical_and, logical_not, not_equal
 from eagerflow.ops.elementwise.complexes import angle, imag, real
 from eagerflow.ops.elementwise.formulas import rad2deg
 from eagerflow.ops.elementwise.selection import clip

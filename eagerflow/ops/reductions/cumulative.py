@@ -16,13 +16,7 @@ from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import subtract
 from eagerflow.ops.elementwise.comparison import not_equal
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import (
-    Batch,
-    as_operand,
-    batch_along_axis,
-    define,
-    split_others,
-)
+from eagerflow.ops.family import Batch, as_operand, batch_along_axis, define, split_others
 from eagerflow.ops.reductions.accumulation import (
     accumulator,
     cast_first,

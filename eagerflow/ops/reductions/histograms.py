@@ -17,13 +17,7 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, less_equa
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.segments import segment_sum
-from eagerflow.ops.operands import (
-    as_wide_integers,
-    floating,
-    real_numbers,
-    vector,
-    whole_number,
-)
+from eagerflow.ops.operands import as_wide_integers, floating, real_numbers, vector, whole_number
 from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.cumulative import diff
 from eagerflow.ops.reductions.sorting import searchsorted

@@ -27,14 +27,7 @@ from eagerflow.ops.reductions.accumulation import (
 )
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
-from eagerflow.spec import (
-    Array,
-    Namespace,
-    TensorSpec,
-    normalize_axis,
-    passed_on,
-    reduced_axes,
-)
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, passed_on, reduced_axes
 
 __all__ = ["all", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "sum"]
 

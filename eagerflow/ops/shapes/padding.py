@@ -16,14 +16,7 @@ from eagerflow.op import Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import (
-    ANY,
-    FLOAT8,
-    as_operand,
-    batch_along_axes,
-    define,
-    split_others,
-)
+from eagerflow.ops.family import ANY, FLOAT8, as_operand, batch_along_axes, define, split_others
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.plain import plain

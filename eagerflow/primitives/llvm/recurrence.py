@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.primitives.llvm.recurrence_writer import (
-    NUMBERS,
-    STATES,
-    Place,
-    RecurrenceWriter,
-)
+from eagerflow.primitives.llvm.recurrence_writer import NUMBERS, STATES, Place, RecurrenceWriter
 from eagerflow.primitives.llvm.vectors import RegisterBlock
 from eagerflow.primitives.recurrent_cells import Values
 

@@ -15,19 +15,8 @@ from typing import Any
 
 from eagerflow.codegen.numpy import special
 from eagerflow.primitives.special.errors import erfcx
-from eagerflow.primitives.special.gamma import (
-    gamma_positive,
-    lgamma1p,
-    log1pmx,
-    stirling_remainder,
-)
-from eagerflow.primitives.special.pieces import (
-    CHECKED_EVERY,
-    any_of,
-    choose,
-    largest,
-    polynomial,
-)
+from eagerflow.primitives.special.gamma import gamma_positive, lgamma1p, log1pmx, stirling_remainder
+from eagerflow.primitives.special.pieces import CHECKED_EVERY, any_of, choose, largest, polynomial
 
 _LARGE = 20.0  # shapes from which Temme's expansion is used
 _LOWEST, _HIGHEST = 0.3018, 2.3577  # bounds of x over shape, where its variable is -1 and 1

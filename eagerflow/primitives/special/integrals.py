@@ -8,13 +8,7 @@ from typing import Any
 from eagerflow.codegen.numpy import special
 from eagerflow.primitives.special.gamma import gamma_positive
 from eagerflow.primitives.special.incomplete_gamma import fraction
-from eagerflow.primitives.special.pieces import (
-    CHECKED_EVERY,
-    any_of,
-    choose,
-    largest,
-    polynomial,
-)
+from eagerflow.primitives.special.pieces import CHECKED_EVERY, any_of, choose, largest, polynomial
 
 _EULER = 0.5772156649015329
 _SERIES_ENDS = 2.0
