@@ -133,16 +133,16 @@ class Program(Secluded):
         return x
 
     def block(self, keep: Callable[[Op], bool], f: Callable[[], Any]) -> Any:
-        """``f(...)``, whose steps are a block."""
+        """``f()``, whose steps are a block."""
         before, self.steps = self.steps, []
         try:
             return f()
         finally:
             steps, self.steps = self.steps, before
-            own = [number for step in steps for number in step.results]
+            own = dict.fromkeys(number for step in steps for number in step.results)
             used = dict.fromkeys(numbers_in(x for step in steps for x in step.args))
-            args_of_block = [number for number in used if number not in set(own)]
-            self.steps.append(Block(args_of_block, own, steps, keep))
+            args = [number for number in used if number not in own]
+            self.steps.append(Block(args, [*own], steps, keep))
 
     def read(self, variable: Any) -> Any:
         value = super().read(variable)
@@ -190,7 +190,8 @@ class Repetition(Secluded):
         """The values of results; each other one is released after its last use."""
         for step, unused in zip(steps, self._unused(steps, wanted), strict=True):
             if type(step) is Block:
-                outputs = [number for number in step.results if number not in set(unused)]
+                dropped = set(unused)
+                outputs = [number for number in step.results if number not in dropped]
                 outs = checkpointed(self.run, step.keep)(step.steps, outputs)
             else:
                 outputs, outs = step.results, self._one(step)

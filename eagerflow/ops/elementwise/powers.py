@@ -121,8 +121,8 @@ def _refuse_negative(exponent: Any) -> None:
 
 
 def _has_singular_slope(x1: Any, x2: Any) -> bool:
-    """False for numbers from 1 on as exponents: the slope is finite wherever the power is."""
-    return not (isinstance(x2, int | float) and x2 >= 1)
+    """False for a finite number of at least 1: the slope is finite wherever the power is."""
+    return not (isinstance(x2, int | float) and 1 <= x2 < math.inf)
 
 
 def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
