@@ -26,6 +26,9 @@ settings.register_profile("soak", deadline=None, max_examples=2_000)
 SOAK = os.environ.get("EAGERFLOW_SOAK") == "1"
 settings.load_profile("soak" if SOAK else "ci")
 
+# Keras, where it is the reference, computes on PyTorch, which compiles nothing.
+os.environ.setdefault("KERAS_BACKEND", "torch")
+
 # Kernels compiled here are not the user's: the folder is the run's own, with its workers.
 if "EAGERFLOW_CACHE" not in os.environ:
     os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp(prefix="eagerflow-tests-")

@@ -60,11 +60,7 @@ def room_part(path, large):
     """The part that runs a room, with the ``large`` counts or without."""
     marks, where = "" if large else "not soak", path.relative_to(ROOT).as_posix()
     command = ["-m", "pytest", "-n", "2", "-q", "-m", marks, "-p", "no:cacheprovider", where]
-    # In tests/keras eagerflow is Keras's backend; elsewhere Keras is the reference.
-    environment = {} if path.name == "keras" else {"KERAS_BACKEND": "jax"}
-    if large:
-        environment["EAGERFLOW_SOAK"] = "1"
-    return Part(path.stem + LARGE * large, command, environment)
+    return Part(path.stem + LARGE * large, command, {"EAGERFLOW_SOAK": "1"} if large else {})
 
 
 def parts(programs, models):

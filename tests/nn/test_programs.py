@@ -1,11 +1,11 @@
 """Programs of Keras's users run with their imports changed, and the numbers are Keras's."""
 
-import os
-
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.nn.peers import keras_on_torch
+from tests.nn.peers import numbers as array
 from tests.nn.programs import SCRIPTS, TRAINED
 from tests.nn.programs.libraries import Eagerflow, Keras
 
@@ -16,10 +16,9 @@ by_script = pytest.mark.parametrize("program", SCRIPTS, ids=lambda f: f.__name__
 
 @pytest.fixture
 def keras():
-    os.environ.setdefault("KERAS_BACKEND", "jax")
-    found = pytest.importorskip("keras", reason="Keras is not installed")
+    found = keras_on_torch()
     found.utils.clear_session()  # it numbers the metrics of a process by their names
-    return Keras(found, pytest.importorskip("jax", reason="JAX is not installed"))
+    return Keras(found)
 
 
 def leaves(nest):
@@ -28,7 +27,7 @@ def leaves(nest):
         nest = [nest[key] for key in sorted(nest)]
     if isinstance(nest, list | tuple):
         return [leaf for item in nest for leaf in leaves(item)]
-    return [np.asarray(nest, "float32")]
+    return [np.asarray(array(nest), "float32")]
 
 
 def agree(a, b, rtol=2e-4, atol=1e-4):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import eagerflow as ef
+from tests.nn.peers import torch
 
 _OPS = {
     "concatenate": "concat",
@@ -76,26 +77,25 @@ class Eagerflow(_Library):
 
 
 class Keras(_Library):
-    """Keras, on JAX."""
+    """Keras, on PyTorch."""
 
     ending = ".keras"
 
-    def __init__(self, keras, jax):
-        self.keras, self.jax = keras, jax
+    def __init__(self, keras):
+        self.keras = keras
 
     def __getattr__(self, name):
         return getattr(self.keras, name)
 
     def gradients(self, function, variables):
-        def pure(values):
-            pairs = list(zip(variables, values, strict=True))
-            with self.keras.StatelessScope(state_mapping=pairs):
-                return function()
-
-        return self.jax.value_and_grad(pure)([v.value for v in variables])
+        value = function()
+        sources = [v.value for v in variables]
+        found = torch.autograd.grad(value, sources, allow_unused=True, materialize_grads=True)
+        return value.detach(), found
 
     def input_gradient(self, function, x):
-        return self.jax.grad(function)(x)
+        x = torch.as_tensor(x).requires_grad_()
+        return torch.autograd.grad(function(x), x, create_graph=True)[0]
 
     def from_batches(self, batches):
         class Dataset(self.keras.utils.PyDataset):

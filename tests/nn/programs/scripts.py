@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.nn.peers import numbers
 from tests.nn.programs import IMAGES, LABELS, SERIES, WEIGHTS, WORDS, X, Y, script
 from tests.nn.programs.fitting import network
 
@@ -201,7 +202,7 @@ def best_weights_in_files(keras, folder):
     folder.mkdir()
     model = keras.start(network(keras))
     model.compile(keras.optimizers.SGD(0.05), "mse")
-    path = str(folder / "best.weights.h5") if hasattr(keras, "jax") else str(folder / "best.ef")
+    path = str(folder / "best.weights.h5") if keras.ending == ".keras" else str(folder / "best.ef")
     keep = keras.callbacks.ModelCheckpoint(
         path, monitor="val_loss", save_best_only=True, save_weights_only=True
     )
@@ -251,7 +252,7 @@ def datasets_of_torch(keras, folder):
         def __len__(self):
             return 2
 
-    data = Loop() if not hasattr(keras, "jax") else keras.from_batches(list(Loop()))
+    data = Loop() if keras.ending == ".ef" else keras.from_batches(list(Loop()))
     model = keras.start(network(keras))
     model.compile("adam", "mse")
     history = model.fit(data, validation_data=data, epochs=2, verbose=0, shuffle=False)
@@ -344,7 +345,7 @@ def states_that_stay(keras, folder):
     keras.start(layer)
     layer.reset_states()
     parts = [SERIES[:4, :3], SERIES[:4, 3:6]]
-    together = [np.asarray(layer(part)) for part in parts]
+    together = [numbers(layer(part)) for part in parts]
     layer.reset_states()
     return {"together": together, "again": layer(parts[0])}
 
@@ -412,7 +413,8 @@ def policy_gradient(keras, folder):
     actor, critic = keras.start(network(keras, 3)), keras.start(network(keras, 1))
     variables = actor.trainable_variables + critic.trainable_variables
     optimizer = keras.optimizers.Adam(0.02)
-    actions = np.eye(3, dtype="float32")[LABELS[:16]]
+    actions = keras.ops.convert_to_tensor(np.eye(3, dtype="float32")[LABELS[:16]])
+    rewards = keras.ops.convert_to_tensor(Y[:16, 0])
     curve = []
     for _ in range(4):
 
@@ -420,8 +422,8 @@ def policy_gradient(keras, folder):
             ops = keras.ops
             log_p = ops.sum(ops.log_softmax(actor(X[:16]), axis=-1) * actions, axis=-1)
             value = critic(X[:16])[:, 0]
-            advantage = ops.stop_gradient(Y[:16, 0] - value)
-            return -ops.mean(log_p * advantage) + ops.mean((Y[:16, 0] - value) ** 2)
+            advantage = ops.stop_gradient(rewards - value)
+            return -ops.mean(log_p * advantage) + ops.mean((rewards - value) ** 2)
 
         value, grads = keras.gradients(loss, variables)
         optimizer.apply(grads, variables)

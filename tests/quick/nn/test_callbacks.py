@@ -1,6 +1,5 @@
 """Callbacks: driven by hand with the same numbers as Keras's, and by fit."""
 
-import os
 import sys
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.nn import callbacks
 from eagerflow.nn.callbacks.base import hooks
+from tests.nn.peers import keras_on_torch
 from tests.notebook.pages import contrast
 
 X = np.linspace(-1, 1, 32, dtype="float32")[:, None]
@@ -386,8 +386,7 @@ def test_swap_needs_running_means():
 
 
 def _keras():
-    os.environ.setdefault("KERAS_BACKEND", "jax")
-    return pytest.importorskip("keras", reason="Keras is not installed")
+    return keras_on_torch()
 
 
 def test_monitoring_callbacks_match_keras():

@@ -1,6 +1,5 @@
 """Weights of Keras and PyTorch: the model computes what theirs does, and misfits are named."""
 
-import os
 import sys
 
 import numpy as np
@@ -9,16 +8,15 @@ import pytest
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, FileFormatError, MissingExtraError
 from eagerflow.nn import foreign_weights as others
-from tests.nn.peers import torch
+from tests.nn.peers import keras_on_torch, torch
 
 RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
 def keras():
-    os.environ.setdefault("KERAS_BACKEND", "jax")
     pytest.importorskip("h5py", reason="h5py is not installed")
-    return pytest.importorskip("keras", reason="Keras is not installed")
+    return keras_on_torch()
 
 
 def image_network(nn):

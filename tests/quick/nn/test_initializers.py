@@ -1,15 +1,14 @@
 """Initializers: distributions, seeds, fans of every rank, and what they give exactly."""
 
 import json
-import os
 from itertools import product
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.nn.peers import keras_on_torch
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
 initializers = ef.nn.initializers
 RANDOM = [
     "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "LecunNormal", "LecunUniform",
@@ -93,7 +92,7 @@ def test_constants():
 
 
 def test_stft_is_that_of_keras():
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    keras = keras_on_torch()
     pytest.importorskip("scipy", reason="SciPy is not installed")
     windows = [None, "hann", "hamming", "blackman", np.linspace(0.1, 1, 8)]
     for choices in product(("real", "imag"), windows, ("density", "spectrum", None), (False, True)):
@@ -110,7 +109,7 @@ def test_stft_is_a_fourier_transform():
 
 
 def test_every_name_of_keras_is_known():
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    keras = keras_on_torch()
     for name, cls in keras.src.initializers.ALL_OBJECTS_DICT.items():
         if name not in ("Initializer", "initializer"):
             base = cls.__name__

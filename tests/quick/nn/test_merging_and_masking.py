@@ -1,14 +1,12 @@
 """Merging layers with masks, the functions of the same names, Masking, Lambda and Softmax."""
 
-import os
-
 import numpy as np
 import pytest
 
 import eagerflow as ef
 from eagerflow.nn.masks import mask_of, set_mask
+from tests.nn.peers import keras_on_torch
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
 rng = np.random.default_rng(0)
 A, B, C = (rng.normal(size=(2, 3, 4)).astype("float32") for _ in range(3))
 MASKS = [rng.random((2, 3)) < 0.5 for _ in range(3)]
@@ -24,7 +22,7 @@ def masked(x, mask):
 @pytest.mark.parametrize("masks", [MASKS, [MASKS[0], None, MASKS[2]], [None, MASKS[1], None]])
 @pytest.mark.parametrize("name", EVERY)
 def test_masks_are_those_of_keras(name, masks):
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    keras = keras_on_torch()
     arrays = [A, B] if name in ("Subtract", "Dot") else [A, B, C]
     args = (2,) if name == "Dot" else ()
     ours, theirs = (getattr(n, name)(*args) for n in (ef.nn, keras.layers))

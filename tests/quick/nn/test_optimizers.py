@@ -421,3 +421,22 @@ def test_adafactor_is_its_formula(shape):
         size = max(1e-3, np.sqrt((value**2).mean()))
         value = value - min(0.3, 1 / np.sqrt(step)) * size * u
     np.testing.assert_allclose(variable.numpy(), value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("warmup", [0, 5])
+def test_schedule_free_adamw_is_its_formula(warmup):
+    """z takes the steps of Adam, x is the mean of z, and the weights lie between them."""
+    start = gradients(100)[0]
+    variable = ef.Variable(start)
+    optimizer = optimizers.ScheduleFreeAdamW(0.05, warmup_steps=warmup)
+    x = y = z = np.float64(start)
+    v = 0.0
+    for step in range(1, STEPS + 1):
+        g = gradients(step)[0]
+        optimizer.apply([ef.tensor(g)], [variable])
+        rate = 0.05 * min(step / warmup, 1) if warmup else 0.05
+        v = 0.999 * v + 0.001 * np.float64(g) ** 2
+        z = z - rate * g / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+        x = x + (z - x) / step
+        y = 0.1 * z + 0.9 * x
+    np.testing.assert_allclose(variable.numpy(), y, rtol=1e-4, atol=1e-6)

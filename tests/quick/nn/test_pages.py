@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 import eagerflow as ef
+from tests.nn.peers import keras_on_torch
 from tests.structure.sources import ROOT
 
 NAMES = "from-keras", "from-pytorch"
@@ -78,7 +79,7 @@ def differences(theirs, ours):
 
 @pytest.mark.parametrize("name", MODULES.split())
 def test_page_lists_differences_from_keras(name):
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    keras = keras_on_torch()
     theirs = public(getattr(keras, name))
     found = list(differences(theirs, ef.nn if name == "layers" else getattr(ef.nn, name)))
     print(found)

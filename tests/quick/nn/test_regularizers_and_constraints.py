@@ -1,14 +1,13 @@
 """Regularizers and constraints: by formulas, against Keras, in layers, and from bad arguments."""
 
 import json
-import os
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.nn.peers import keras_gradients, keras_on_torch, numbers, torch
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
 W = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
 W4 = np.random.default_rng(0).normal(size=(2, 2, 4, 3)).astype("float32")
 
@@ -62,14 +61,14 @@ def test_formula_and_configuration(kind, name, args, formula):
 
 @by_row
 def test_against_keras(kind, name, args, formula):
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    keras = keras_on_torch()
     ours = getattr(getattr(ef.nn, kind), name)(*args)
     theirs = getattr(getattr(keras, kind), name)(*args)
-    for w in map(jax.numpy.asarray, (W, W4) if name != "OrthogonalRegularizer" else (W,)):
-        np.testing.assert_allclose(ours(ef.tensor(np.asarray(w))), theirs(w), rtol=1e-5, atol=1e-7)
-        found = ef.grad(lambda x: ef.sum(ours(x)))(ef.tensor(np.asarray(w)))
-        wanted = jax.grad(lambda x, f=theirs: f(x).sum())(w)
+    for w in (W, W4) if name != "OrthogonalRegularizer" else (W,):
+        value = numbers(theirs(torch.tensor(w)))
+        np.testing.assert_allclose(ours(ef.tensor(w)), value, rtol=1e-5, atol=1e-7)
+        found = ef.grad(lambda x: ef.sum(ours(x)))(ef.tensor(w))
+        (wanted,) = keras_gradients(lambda x: theirs(x).sum(), [w])
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
 
 

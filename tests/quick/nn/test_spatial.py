@@ -9,7 +9,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.nn.masks import mask_of, set_mask
 from tests.nn.cases import convolution, pooling, reshaping, resizing
-from tests.nn.peers import torch
+from tests.nn.peers import keras_on_torch, torch
 
 ROWS = [
     row
@@ -161,9 +161,8 @@ def test_cells_are_those_of_pytorch(rank):
             np.testing.assert_allclose(y, right, 1e-4, 1e-5)
 
 
-def test_arguments_have_the_order_of_keras(monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
+def test_arguments_have_the_order_of_keras():
+    keras = keras_on_torch()
     common = {"name", "dtype", "trainable", "activity_regularizer", "kwargs"}
     for name in {row.cls for row in ROWS}:
         ours = [p for p in inspect.signature(getattr(nn, name)).parameters if p not in common]
