@@ -84,7 +84,7 @@ def check(name, values):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 99))
-def test_gradients_have_the_bits_of_the_ops(name, shape, seed):
+def test_gradients_equal_the_ops_bitwise(name, shape, seed):
     check(name, [drawn(shape, seed + i) for i in range(FUNCTIONS[name][2])])
 
 

@@ -9,20 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
-SHORT = "02_capture"  # the others take up to a minute, and pages are made by running all of them
 
 
 def test_there_are_tutorials():
     assert TUTORIALS
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=() if path.stem == SHORT else pytest.mark.soak, id=path.stem)
-        for path in TUTORIALS
-    ],
-)
+@pytest.mark.sampled(8)  # some take half a minute
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorial_runs(path, tmp_path):
     # Threads of BLAS that wait for each other cost ten times the time where tests run side by side.
     alone = {"OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}

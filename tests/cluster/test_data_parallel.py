@@ -331,7 +331,7 @@ def test_each_weights_state_is_on_one_device():
     assert found.graph.check() is None
 
 
-def test_cut_over_devices_it_has_the_bits_of_the_whole():
+def test_cut_over_devices_it_equals_the_whole_bitwise():
     model = network(*dense(), optimizer="adam")
     model(batch(2)[0])
     found = replicated(step_graphs(model, (4, 3)), DEVICES[:2], shadow_of({}))

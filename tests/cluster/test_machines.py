@@ -60,7 +60,7 @@ def machines(tmp_path):
 
 
 @pytest.mark.soak  # half a minute, and the right to make networks
-def test_two_machines_train_to_the_bits_of_devices(machines):
+def test_two_machines_train_bitwise_like_devices(machines):
     start = "-m", "eagerflow.cli", "cluster", "start", "--host"
     one, two = MACHINES.values()
     first = at("one", machines, *start, one, "--port", str(PORT))

@@ -86,7 +86,7 @@ def run_until_past_host(cluster, run, source=0):
         assert time.monotonic() < end
 
 
-def test_graphs_have_the_bits_of_the_host_way(cluster_of):
+def test_graphs_equal_the_host_way_bitwise(cluster_of):
     found, ways, past = {}, {}, {}
     for name, settings in (("nccl", {}), ("host", dict.fromkeys(WORKERS, OFF))):
         with cluster_of(settings=settings) as cluster:
@@ -120,7 +120,7 @@ def trained(cluster, steps=12, **options):
     return bits([v.value for v in model.variables]), past
 
 
-def test_a_data_parallel_step_has_the_bits_of_the_host_way(cluster_of):
+def test_a_data_parallel_step_equals_the_host_way_bitwise(cluster_of):
     with cluster_of() as cluster:
         found, past = trained(cluster)
     with cluster_of(versions={WORKERS[1]: None}) as cluster:

@@ -33,7 +33,7 @@ def cluster():
     assert all(map(gone, pids))
 
 
-def test_random_programs_have_the_bits_of_one_device(cluster):
+def test_random_programs_equal_one_device_bitwise(cluster):
     assert len({task.pid for task in cluster.tasks} | {os.getpid()}) == 6
     check_random_programs(cluster, range(200, 210))
 
@@ -71,11 +71,11 @@ def test_training_is_that_of_one_device(cluster):
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("numerics", NUMERICS)
 @pytest.mark.parametrize("name", TRAININGS)
-def test_workers_train_to_the_bits_of_devices(cluster, name, numerics, count):
+def test_workers_train_bitwise_like_devices(cluster, name, numerics, count):
     check_same(name, numerics, cluster, count)
 
 
-def test_a_step_cut_by_costs_has_the_bits_of_one_device(cluster):
+def test_a_step_cut_by_costs_equals_one_device_bitwise(cluster):
     check_cut(cluster)
 
 

@@ -32,7 +32,7 @@ def test_parts_of_a_batch_train_as_the_whole(name, numerics):
 @pytest.mark.parametrize("numerics", NUMERICS)
 @pytest.mark.parametrize("name", TRAININGS)
 @pytest.mark.parametrize("kind", ["local", "processes"])
-def test_tasks_train_to_the_bits_of_devices(name, numerics, kind, request):
+def test_tasks_train_bitwise_like_devices(name, numerics, kind, request):
     check_same(name, numerics, request.getfixturevalue(kind), 2)
 
 
@@ -47,5 +47,5 @@ def test_threads_and_processes_have_the_same_bits(name, request):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["local", "processes"])
-def test_a_step_cut_by_costs_has_the_bits_of_one_device(kind, request):
+def test_a_step_cut_by_costs_equals_one_device_bitwise(kind, request):
     check_cut(request.getfixturevalue(kind))

@@ -22,11 +22,11 @@ X = np.arange(4, dtype="float32")
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
-def test_random_programs_have_the_bits_of_one_device(local, first):
+def test_random_programs_equal_one_device_bitwise(local, first):
     check_random_programs(local, range(first, first + 10))
 
 
-def test_random_programs_in_processes_have_the_bits_of_one_device(processes):
+def test_random_programs_in_processes_equal_one_device_bitwise(processes):
     check_random_programs(processes, range(100, 125))
 
 

@@ -31,7 +31,7 @@ def trained(own):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["local", "processes"])
-def test_tasks_have_the_bits_of_devices(kind, request):
+def test_tasks_equal_devices_bitwise(kind, request):
     cluster = request.getfixturevalue(kind)
     found = trained(ef.cluster.DataParallel(cluster))
     assert found == trained(ef.cluster.DataParallel(devices=WORKERS))

@@ -438,11 +438,11 @@ def processes(monkeypatch):
         yield made
 
 
-def test_processes_have_the_bits_of_devices(processes):
+def test_processes_equal_devices_bitwise(processes):
     check_bits(processes, SHARDED)
 
 
-def test_tasks_have_the_bits_of_devices(cluster):
+def test_tasks_equal_devices_bitwise(cluster):
     check_bits(cluster, {})
     wanted = trained(network, replicas(**SHARDED))
     assert bits(trained(network, ef.cluster.DataParallel(cluster, **SHARDED))) == bits(wanted)

@@ -238,7 +238,7 @@ def test_bits_do_not_depend_on_threads(cell, shared):
 
 
 @pytest.mark.parametrize("cell", CELL_NAMES)
-def test_exact_steps_have_the_bits_of_eager_ones(cell):
+def test_exact_steps_equal_eager_ones_bitwise(cell):
     for size in SIZES:
         own, step = arguments(cell, size, "bsm"), training(cell)
         assert bits(ef.function(step, numerics="exact")(**own)) == bits(step(**own))

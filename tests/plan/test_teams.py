@@ -221,6 +221,7 @@ def test_functions_made_and_dropped(count, monkeypatch):
     check_functions_made_and_dropped(count)
 
 
+@pytest.mark.soak
 @linux
 def test_planted_kernels_that_are_kept_for_good_are_found(monkeypatch):
     keep_latest_kernels(monkeypatch, None)

@@ -386,7 +386,7 @@ def test_mask_gradients_are_computed_only_on_request():
 
 
 @pytest.mark.parametrize("numerics", ["exact", "fast"])
-def test_captured_steps_have_the_bits_of_eager_calls(numerics):
+def test_captured_steps_equal_eager_calls_bitwise(numerics):
     case = Case((2, 4, 1, 64, 64), (16, 16), is_causal=True, packed=True)
     own = [ef.tensor(x) for x in (case.q, case.k, case.v)]
 

@@ -62,7 +62,7 @@ def answers(server, rows):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("wait", [0.0, 0.02])
-def test_rows_have_the_bits_of_the_graph(tmp_path, workers, wait):
+def test_rows_equal_the_graph_bitwise(tmp_path, workers, wait):
     graph = traced(by_rows)
     graph.save(tmp_path / "graph.ef")
     with ef.capture.Session(graph, numerics="exact") as session:

@@ -130,7 +130,7 @@ def test_random_programs_fast_agree_and_repeat(three_cpus):
 
 
 @pytest.mark.parametrize("n", [300, 96])
-def test_large_products_have_the_bits_of_the_whole_graph(three_cpus, n):
+def test_large_products_equal_the_whole_graph_bitwise(three_cpus, n):
     # Of these sizes, BLAS gives other bits with one thread than with two.
     rng = np.random.default_rng(0)
     x, w = (ef.tensor(rng.standard_normal((n, 700)).astype(np.float32)) for _ in range(2))

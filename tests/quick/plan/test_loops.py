@@ -259,7 +259,7 @@ def test_bits_do_not_depend_on_threads(f, size):
 
 
 @pytest.mark.parametrize("size", [(1, 2, 3), (20, 4, 16)])
-def test_exact_plans_have_the_bits_of_eager_code(size):
+def test_exact_plans_equal_eager_code_bitwise(size):
     given_ = operands(*size)
     for f in (recurrent, recurrent_gradients):
         assert bits(ef.function(f, numerics="exact")(*given_)) == bits(f(*given_))

@@ -93,7 +93,7 @@ def test_small_types_agree_with_numpy_and_keep_their_bits(name):
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "int8"])
-def test_exact_plans_have_the_bits_of_eager_products(name):
+def test_exact_plans_equal_eager_products_bitwise(name):
     rng = np.random.default_rng(0)
     kind = np.dtype(getattr(ml_dtypes, name, name))
     x, y = ((3 * rng.standard_normal((130, 130))).astype(kind) for _ in range(2))

@@ -122,7 +122,7 @@ def trained(name, count, **captured):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_exact_steps_have_the_bits_of_eager_ones(name):
+def test_exact_steps_equal_eager_ones_bitwise(name):
     assert trained(name, 2, numerics="exact") == trained(name, 2)
 
 

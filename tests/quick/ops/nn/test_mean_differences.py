@@ -71,7 +71,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(name):
 
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize("shape", [(5, 7), (128, 1), (300, 500)])
-def test_exact_replay_has_the_bits_of_eager(name, shape):
+def test_exact_replay_equals_eager_bitwise(name, shape):
     f, more, _, _ = OPS[name]
     a, b, _ = given_arrays(shape, -1, 4, "float32")
 
