@@ -5,6 +5,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -38,6 +39,10 @@ if "EAGERFLOW_CACHE" not in os.environ:
 # each run all tests, which pytest rewrites.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell ignores Ctrl-C in what it starts in the background, and programs that this starts do too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WATCH = pytest.StashKey[hangs.Watch]()
 ACCOUNT = pytest.StashKey[account.Account]()
