@@ -34,9 +34,10 @@ def keras_gradients(function, arrays, variables=()):
     """The gradients of Keras's ``function(*arrays)`` by the arrays and by Variables."""
     given = [torch.tensor(a, requires_grad=True) for a in arrays]
     sources = [*given, *(v.value for v in variables)]
-    found = torch.autograd.grad(
-        function(*given), sources, allow_unused=True, materialize_grads=True
-    )
+    value = function(*given)
+    if not value.requires_grad:
+        return [np.zeros(x.shape) for x in sources]
+    found = torch.autograd.grad(value, sources, allow_unused=True, materialize_grads=True)
     return [g.numpy() for g in found]
 
 
