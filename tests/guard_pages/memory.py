@@ -64,6 +64,8 @@ def install(mode, contents, errors):
         raise OSError("the system refuses to reserve 128 GiB of addresses for guard pages")
     for name in (*allocation.MAKE, *allocation.END):
         setattr(kernels, name, getattr(numpys, name))
+    # A limit would replace the guards by functions that count.
+    allocation.limit = lambda size, lent: False
 
 
 def watch():

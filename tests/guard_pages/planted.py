@@ -131,6 +131,22 @@ def test_memory_of_the_pool_has_pages_too(copy):
     assert ending(read) == signal.SIGSEGV
 
 
+def test_memory_limits_leave_the_pages():
+    """Values that are made under a limit, held over its end and freed."""
+    held = [ef.ones(2) + 1]
+    ef.set_memory_limit("cpu", 1 << 30)
+    held.append(ef.ones(2) + 1)
+    ef.set_memory_limit("cpu", None)
+    address = held[1].numpy().ctypes.data
+
+    def read():
+        ctypes.c_float.from_address(address - 4).value  # noqa: B018
+        ctypes.c_float.from_address(address + 8).value  # noqa: B018
+
+    assert ending(read) == signal.SIGSEGV
+    held.clear()
+
+
 def contents(request):
     """A check that memory has the requested contents, as float32."""
     if request.config.option.contents == "nan":
