@@ -374,10 +374,14 @@ _latest: list[Any] = [None]
 """The most recent code of the user: the next call is likely to come from it as well."""
 
 
+callers: dict[Any, Any] = {}
+"""Frames of the package below which many ops are recorded, with the user's frame of each."""
+
+
 def user_frame(frame: Any) -> Any:
     """The innermost frame outside of the package, or the outermost one there is."""
     while internal[frame.f_code.co_filename] and frame.f_back is not None:
-        frame = frame.f_back
+        frame = callers.get(frame) or frame.f_back
     _latest[0] = None if internal[frame.f_code.co_filename] else frame.f_code
     return frame
 

@@ -8,6 +8,7 @@ written with public ops, so a tape around a tape gives higher derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from sys import _getframe as _frame
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from eagerflow import batching, provenance, tree
 from eagerflow.backends.base import LARGE
 from eagerflow.convert import as_tensor
-from eagerflow.dispatch import first_results, record, recorded_for
+from eagerflow.dispatch import callers, first_results, record, recorded_for, user_frame
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.handlers import raised_here
@@ -275,16 +276,20 @@ class GradientTape(Recorder):
         watched = (self._watched.keys(), *[read for _, read in self._reads.values()])
         all_wanted = bool(wanted) and all(keys <= wanted for keys in watched)
         reached = None if all_wanted else _reached(self._entries, wanted)
+        entries, is_open = self._entries, False
         if keep:
-            grads = pull_back(self._entries[:], start, wanted, reached, ends)
+            entries = entries[:]
         else:
             # The walk consumes the entries, so that memory is freed meanwhile, and a
             # one-shot tape that is still open does not record its own gradient.
-            entries, self._entries, self._used = self._entries, [], True
-            if recorder_state()[1] is self:
-                grads = with_recorder(self.outer, pull_back, entries, start, wanted, reached, ends)
-            else:
-                grads = pull_back(entries, start, wanted, reached, ends)
+            self._entries, self._used = [], True
+            is_open = recorder_state()[1] is self
+        given, frame = (entries, start, wanted, reached, ends), _frame(0)
+        try:
+            callers[frame] = user_frame(frame)
+            grads = with_recorder(self.outer, pull_back, *given) if is_open else pull_back(*given)
+        finally:
+            callers.pop(frame, None)
         return [_total([grads[k] for k in sorted(own) if k in grads]) for own in keys]
 
     def _keys_of(self, source: Any) -> set[int]:
@@ -513,18 +518,17 @@ def _multiply_partials(
 
 def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[..., Any]) -> Any:
     """A gradient times a partial derivative, op by op."""
-    op, attributes, y = entry[OP], entry[ATTRIBUTES], entry[RESULT]
-    args = entry[FIRST_VALUE::2] if op.keeps_all else _arguments(entry, g)
+    attributes, y, args = entry[ATTRIBUTES], entry[RESULT], _arguments(entry, g)
     p = partial(y, *args, **attributes) if attributes else partial(y, *args)
     return product(g, _conjugate(p) if g._kind.is_complex else p)
 
 
 def _arguments(entry: Any, g: Any) -> Any:
     """The arguments of a recorded call, with a spec for each value that was not kept."""
-    return [
-        known_spec(x, g.dtype, g.device) if x.__class__ is tuple else x
-        for x in entry[FIRST_VALUE::2]
-    ]
+    kept = entry[FIRST_VALUE::2]
+    if entry[OP].keeps_all:
+        return kept
+    return [known_spec(x, g.dtype, g.device) if x.__class__ is tuple else x for x in kept]
 
 
 def _conjugate(p: Any) -> Any:
@@ -574,4 +578,5 @@ def reduce_to(g: Any, shape: tuple[Any, ...]) -> Any:
         for i, size in enumerate(shape)
         if isinstance(size, int) and size == 1 and g.shape[i + extra] != 1
     )
-    return g.sum(axis=axes).reshape(shape) if axes else g.reshape(shape)
+    total = g.sum(axis=axes) if axes else g
+    return total if total.shape == shape else total.reshape(shape)

@@ -2,6 +2,8 @@
 
 import contextlib
 import gc
+import re
+import sys
 import types
 from functools import partial
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.dispatch import callers
 from eagerflow.errors import EagerflowError, GradientError, ShapeError
 from eagerflow.recorder import CODE, FIRST_KEY
 
@@ -201,6 +204,30 @@ def test_why_explains_the_path():
     story = tape.why(z, x)
     assert "sin" in story and "sum" in story and __file__ in story
     assert "not watched" in tape.why(z, ef.tensor(X))
+
+
+def test_ops_of_a_gradient_have_the_line_of_the_call_or_of_the_rule():
+    def rule(g):
+        return g * ef.sign(x)
+
+    def lines_of(story):
+        return {int(n) for n in re.findall(re.escape(__file__) + r":(\d+)", story)}
+
+    x = ef.tensor(X)
+    copied = ef.custom_gradient(lambda x: (x * 1.0, rule))
+    own = rule.__code__.co_firstlineno + 1
+    with ef.GradientTape(persistent=True) as outer:
+        outer.watch(x)
+        for function in (ef.max, copied):
+            with ef.GradientTape() as inner:
+                inner.watch(x)
+                y = function(x)
+            line = sys._getframe().f_lineno + 1
+            g = inner.gradient(y, x)
+            found = lines_of(outer.why(g, x))
+            assert line in found and found <= {line, line - 2, own}, function
+    assert own in found  # of the rule
+    assert not callers  # no frame is held any longer
 
 
 def test_memory_report_counts_kept_values_by_line():

@@ -59,10 +59,10 @@ def on_numpy(body: generated.Body) -> Call:
         steps = x.size < MIN_COMPILED_ELEMENTS or char not in "fd"  # integers: few steps
         if steps and (make := programs.get(key)) is not None and generated.calls is None:
             return make(x, *more) if x.ndim else _of_numbers(make, (x, *more))
-        if x.dtype.name not in TYPES:
-            return slow(np, x, *more, **attributes)
         if char in "fd" and generated.pays(x.size):
             return generated.elementwise(body, x, *more, **attributes)
+        if x.dtype.name not in TYPES:
+            return slow(np, x, *more, **attributes)
         arrays = (x, *more)
         make = program(key, arrays, attributes)
         return make(*arrays) if x.ndim else _of_numbers(make, arrays)

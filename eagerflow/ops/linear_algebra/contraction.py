@@ -44,7 +44,7 @@ __all__ = ["matmul", "outer", "tensordot", "vecdot"]
 def transposed(x: Any) -> Any:
     """``x`` with its last two axes exchanged."""
     last = len(x.shape) - 1
-    return permute_dims(x, (*range(last - 1), last, last - 1))
+    return permute_dims(x, (1, 0) if last == 1 else (*range(last - 1), last, last - 1))
 
 
 def adjoint(x: Any) -> Any:
@@ -264,6 +264,8 @@ def _compact(a: Any) -> Any:
 
 def _matmul_vjp1(g: Any, y: Any, a: Any, b: Any) -> Any:
     b = conjugate(b)
+    if g.ndim == 2 == b.ndim:
+        return matmul(g, transposed(b))
     if b.ndim == 1:  # y = sum over the last axis of a
         return multiply(reshape(g, (*g.shape, 1)), b)
     if a.ndim == 1:
@@ -284,6 +286,8 @@ def _rows_first(x: Any) -> Any:
 
 def _matmul_vjp2(g: Any, y: Any, a: Any, b: Any) -> Any:
     a = conjugate(a)
+    if g.ndim == 2 == a.ndim:
+        return matmul(transposed(a), g)
     if a.ndim == 1:
         if b.ndim == 1:
             return multiply(g, a)

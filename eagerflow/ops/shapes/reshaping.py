@@ -200,7 +200,8 @@ def unbroadcast(g: Any, shape: Any) -> Any:
         return g
     extra = g.ndim - len(shape)
     axes = tuple(i for i in range(g.ndim) if i < extra or (shape[i - extra] == 1 != g.shape[i]))
-    return reshape(g.sum(axis=axes) if axes else g, shape)
+    total = g.sum(axis=axes) if axes else g
+    return total if total.shape == shape else reshape(total, shape)
 
 
 def _broadcast_numpy(x: Any, shape: Any) -> Any:
