@@ -375,7 +375,7 @@ _latest: list[Any] = [None]
 
 
 callers: dict[Any, Any] = {}
-"""Frames of the package below which many ops are recorded, with the user's frame of each."""
+"""The user's frame of each running call of ``from_here``, by its own frame."""
 
 
 def user_frame(frame: Any) -> Any:
@@ -384,6 +384,16 @@ def user_frame(frame: Any) -> Any:
         frame = callers.get(frame) or frame.f_back
     _latest[0] = None if internal[frame.f_code.co_filename] else frame.f_code
     return frame
+
+
+def from_here(function: Call, *args: Any) -> Any:
+    """The result of a function that records many ops: their user's frame is searched once."""
+    frame = _frame(0)
+    try:
+        callers[frame] = user_frame(frame)
+        return function(*args)
+    finally:
+        callers.pop(frame, None)
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:

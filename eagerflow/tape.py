@@ -8,7 +8,6 @@ written with public ops, so a tape around a tape gives higher derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from sys import _getframe as _frame
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from eagerflow import batching, provenance, tree
 from eagerflow.backends.base import LARGE
 from eagerflow.convert import as_tensor
-from eagerflow.dispatch import callers, first_results, record, recorded_for, user_frame
+from eagerflow.dispatch import first_results, from_here, record, recorded_for
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.handlers import raised_here
@@ -284,12 +283,13 @@ class GradientTape(Recorder):
             # one-shot tape that is still open does not record its own gradient.
             self._entries, self._used = [], True
             is_open = recorder_state()[1] is self
-        given, frame = (entries, start, wanted, reached, ends), _frame(0)
-        try:
-            callers[frame] = user_frame(frame)
-            grads = with_recorder(self.outer, pull_back, *given) if is_open else pull_back(*given)
-        finally:
-            callers.pop(frame, None)
+        given = entries, start, wanted, reached, ends
+        if recorder_state()[1] is None:
+            grads = pull_back(*given)
+        elif is_open:
+            grads = with_recorder(self.outer, from_here, pull_back, *given)
+        else:
+            grads = from_here(pull_back, *given)
         return [_total([grads[k] for k in sorted(own) if k in grads]) for own in keys]
 
     def _keys_of(self, source: Any) -> set[int]:

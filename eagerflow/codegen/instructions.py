@@ -212,9 +212,9 @@ class RowInstructions(ArrayInstructions):
         reduce = getattr(self.xp, function)
         return lambda x, axes: reduce(x, axis=self.axes[axes], keepdims=True)
 
-    def extent(self, axes: str, dtype: str) -> int:
-        """The number of elements along axes."""
-        return math.prod(self.shape[i] for i in self.axes[axes])
+    def extent(self, axes: str, dtype: Any) -> Any:
+        """The number of elements along axes, as an array without axes."""
+        return self.xp.asarray(math.prod(self.shape[i] for i in self.axes[axes]), dtype=dtype)
 
     def position(self, axes: str) -> Any:
         """The index along an axis, for each element of a row."""

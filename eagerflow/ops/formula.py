@@ -6,7 +6,8 @@
         return x / (exp(-x) + 1)
 
 A formula is called with symbols in place of tensors. Each op that it calls writes its instruction
-on a namespace ``s``: the builder of a region, or the functions of an array library.
+on a namespace ``s``: the builder of a region, or the functions of an array library. The formula of
+an op along axes is for one row, whose elements ``sum(x, axis=-1, keepdims=True)`` adds up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from eagerflow.op import Op
 from eagerflow.recorder import Recorder, below, recorder_state, with_recorder
 from eagerflow.tensor import Tensor, new_tensor
 
-__all__ = ["Formula", "Writer"]
+__all__ = ["Formula", "Writer", "row_positions", "row_size"]
 
 _NUMBERS = frozenset((bool, int, float, type(None)))
 _REDUCTIONS = {name: instruction for instruction, name in ARRAY_REDUCTIONS.items()}
@@ -48,6 +49,12 @@ class Writer:
             if attributes["axis"] != -1 or not attributes["keepdims"]:
                 raise AttributeError(f"{op.name} of other axes than the last, which is kept")
             return getattr(self.s, _REDUCTIONS[op.name])(values[0], "n")
+        if op.family == "rows":
+            if attributes["axis"] != -1:
+                raise AttributeError(f"{op.name} of another axis than the last")
+            more = {name: value for name, value in attributes.items() if name != "axis"}
+            body: Any = getattr(op.scalar, "body", op.scalar)
+            return body(self.s, *values, **more)
         if isinstance(op.scalar, str):
             return getattr(self.s, op.scalar)(*values)
         return op.scalar(self.s, *values, **attributes)  # type: ignore[operator]
@@ -90,13 +97,16 @@ class _Symbols(Recorder):
         like: Any = next((x for x in args if own_recorder((x,)) is self), None)
         if like is None:  # a call of a signal handler
             return below(None, op, args, attributes)
+        return self.written(like, Writer.write, op, [value_of(x) for x in args], attributes)
+
+    def written(self, like: Any, function: Callable[..., Any], *given: Any) -> Tensor:
+        """The symbol for ``function(writer, *given)``, on the device of ``like``."""
         writer: Writer = like._array.writer
-        values = [value_of(x) for x in args]
         if writer.recorder is None:
-            written = writer.write(op, values, attributes)
+            value = function(writer, *given)
         else:
-            written = with_recorder(writer.recorder, writer.write, op, values, attributes)
-        return self.tensor(writer, written, like._kind.device)
+            value = with_recorder(writer.recorder, function, writer, *given)
+        return self.tensor(writer, value, like._kind.device)
 
 
 _symbols = _Symbols()
@@ -105,6 +115,17 @@ _symbols = _Symbols()
 def value_of(x: Any) -> Any:
     """The value that a symbol stands for; numbers unchanged."""
     return x._array.value if type(x) is Tensor else x
+
+
+def row_size(x: Any) -> Any:
+    """The number of elements of a row, as a symbol of the dtype of ``x``."""
+    dtype = value_of(x).dtype
+    return _symbols.written(x, lambda writer: writer.s.extent("n", dtype))
+
+
+def row_positions(x: Any) -> Any:
+    """The integers 0, 1, 2 ... along a row, as a symbol like ``x``."""
+    return _symbols.written(x, lambda writer: writer.s.position("n"))
 
 
 class Formula:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from eagerflow.codegen.numpy.rows import whole_rows
 from eagerflow.dtypes import FLOATS, INTEGERS
 from eagerflow.errors import IndexRangeError, ShapeError
-from eagerflow.op import Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
 from eagerflow.ops.elementwise.arithmetic import negative
-from eagerflow.ops.elementwise.exponential import exp, log1p
+from eagerflow.ops.elementwise.exponential import exp, log, log1p
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
+from eagerflow.ops.family import pointwise
+from eagerflow.ops.formula import row_positions
 from eagerflow.ops.indexing.indices import extremes
+from eagerflow.ops.nn import cross_entropy_kernels
+from eagerflow.ops.nn.cross_entropy_kernels import dense_parts, sparse_parts
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.primitives import cross_entropy
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.ops.row_formulas import by_row
+from eagerflow.spec import Namespace, TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
 
@@ -59,45 +58,12 @@ def _dense_spec(
     return logits.like(shape_without(logits.shape, at))
 
 
-def _on_numpy(kernel: Any, check: Any = None) -> Any:
-    """The NumPy kernel of a loss, or of the gradient of one."""
-
-    def on_numpy(xp: Namespace, logits: Any, labels: Any, *g: Any, axis: int) -> Any:
-        at = normalize_axis(axis, logits.ndim)
-        if check is not None:
-            check(np, labels, logits.shape[at])
-        return kernel(logits, labels, *g, at)
-
-    return on_numpy
-
-
-def _split(logits: TensorSpec, *more: TensorSpec, axis: int = -1) -> list[Split]:
-    """Along all axes but that of classes, which labels of numbers, losses and ``g`` do not have."""
-    at = normalize_axis(axis, logits.ndim)
-    found = []
-    for i in range(logits.ndim):
-        if i != at:
-            own = i - (i > at)
-            cuts = (i, *(i if x.ndim == logits.ndim else own for x in more))
-            found.append(Split(cuts, own if len(more) == 1 else i))
-    return found
-
-
-def _loss(**facts: Any) -> Any:
-    """A loss for each example, or the gradient of one."""
-    return define("rows", cost=exponentials, batch=batch_along_axis, split=_split, **facts)
-
-
-def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
-    powers, weight, given = cross_entropy.dense_body(s, logits, labels)
-    return s.subtract(s.multiply(s.log(powers), weight), given)
-
-
-@_loss(
-    scalar=Rows(_dense_body, ("mn", "mn")),
-    dtypes=FLOATS,
+@by_row(
+    ("mn", "mn"),
+    "m",
     infer=_dense_spec,
-    overrides={"numpy": _on_numpy(cross_entropy.dense)},
+    cost=exponentials,
+    on_numpy=cross_entropy_kernels.dense,
     vjp=(
         lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
             logits, labels, g, axis=axis
@@ -108,7 +74,7 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
     ),
     saves="logits labels",
 )
-def softmax_cross_entropy(xp: Namespace, logits: Array, labels: Array, /, axis: int = -1) -> Array:
+def softmax_cross_entropy(logits: Any, labels: Any, /, axis: int = -1) -> Any:
     """Cross-entropy between probabilities and the softmax of logits, for each example.
 
     ``logits`` is a real tensor with the classes along ``axis``, ``labels`` holds a probability for
@@ -119,8 +85,8 @@ def softmax_cross_entropy(xp: Namespace, logits: Array, labels: Array, /, axis: 
     >>> ef.softmax_cross_entropy(ef.tensor([[0.0, 0.0]]), ef.tensor([[0.5, 0.5]]))
     Tensor([0.6931], float32, cpu:0)
     """
-    at = normalize_axis(axis, logits.ndim)
-    return xp.squeeze(whole_rows(_dense_body, xp, at, logits, labels), axis=at)
+    powers, weight, given = dense_parts.formula(logits, labels)
+    return log(powers) * weight - given
 
 
 def _gradient_spec(loss: Any) -> Any:
@@ -148,17 +114,14 @@ def _dense_gradient_rules(
     )
 
 
-@_loss(
-    scalar=Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
-    dtypes=FLOATS,
+@by_row(
+    ("mn", "mn", "m"),
     infer=_gradient_spec(_dense_spec),
-    overrides={"numpy": _on_numpy(cross_entropy.dense_gradient)},
+    cost=exponentials,
     vjp=in_float32(_dense_gradient_rules),
     saves="logits labels g",
 )
-def softmax_cross_entropy_gradient(
-    xp: Namespace, logits: Array, labels: Array, g: Array, /, *, axis: int = -1
-) -> Array:
+def softmax_cross_entropy_gradient(logits: Any, labels: Any, g: Any, /, *, axis: int = -1) -> Any:
     """The gradient of softmax_cross_entropy with respect to its logits.
 
     ``g`` holds the gradient of each loss. The result is
@@ -168,8 +131,7 @@ def softmax_cross_entropy_gradient(
     >>> ef.grad(loss)(ef.tensor([0.0, 0.0]))
     Tensor([-0.5,  0.5], float32, cpu:0)
     """
-    at = normalize_axis(axis, logits.ndim)
-    return whole_rows(cross_entropy.dense_gradient_body, xp, at, logits, labels, g)
+    return (softmax(logits, axis) * sum(labels, axis=axis, keepdims=True) - labels) * g
 
 
 # Numbers of classes as labels --------------------------------------------------------------------
@@ -189,31 +151,46 @@ def _sparse_spec(logits: TensorSpec, labels: TensorSpec, axis: int = -1) -> Tens
     return labels.like(dtype=logits.dtype)
 
 
-def _check_labels(xp: Namespace, labels: Any, classes: int) -> None:
+def _check_labels(xp: Namespace, logits: Any, labels: Any, *_: Any, axis: int) -> None:
     low, high = extremes(xp, labels) or (0, -1)
-    if low < 0 or high >= classes:
+    if low < 0 or high >= logits.shape[axis]:
         raise IndexRangeError(
             f"class {low if low < 0 else high} is out of range",
             argument="labels",
-            expected=f"integers from 0 to {classes - 1}",
+            expected=f"integers from 0 to {logits.shape[axis] - 1}",
         )
 
 
-def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
-    powers, chosen = cross_entropy.sparse_body(s, logits, s.convert(labels, "int64"))
-    return s.subtract(s.log(powers), chosen)
+def _of_classes(along: tuple[str, ...], gives: str, **facts: Any) -> Any:
+    """An op of logits and class numbers, and perhaps of a number for each example."""
+    return by_row(
+        along,
+        gives,
+        check=_check_labels,
+        dtypes=(FLOATS, INTEGERS, FLOATS)[: len(along)],
+        together=(0, 2)[: len(along) - 1],
+        cost=exponentials,
+        fails=True,
+        **facts,
+    )
 
 
-def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
-    return cross_entropy.sparse_gradient_body(s, logits, s.convert(labels, "int64"), g)
+def _gathered(xp: Namespace, logits: Any, labels: Any, *, axis: int) -> Any:
+    """The loss by a lookup, which on a device takes less memory than comparing all numbers."""
+    at = normalize_axis(axis, logits.ndim)
+    _check_labels(xp, logits, labels, axis=at)
+    shifted = logits - xp.max(logits, axis=at, keepdims=True)
+    chosen = xp.take_along_axis(shifted, xp.expand_dims(labels, axis=at), axis=at)
+    total = xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True))
+    return xp.reshape(total - chosen, labels.shape)
 
 
-@_loss(
-    dtypes=(FLOATS, INTEGERS),
-    together=(0,),
-    scalar=Rows(_sparse_body, ("mn", "m")),
+@_of_classes(
+    ("mn", "m"),
+    "m",
     infer=_sparse_spec,
-    overrides={"numpy": _on_numpy(cross_entropy.sparse, _check_labels)},
+    overrides={"cupy": _gathered},
+    on_numpy=cross_entropy_kernels.sparse,
     vjp=(
         lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
             logits, labels, g, axis=axis
@@ -221,11 +198,8 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
         None,
     ),
     saves="logits labels",
-    fails=True,
 )
-def sparse_softmax_cross_entropy(
-    xp: Namespace, logits: Array, labels: Array, /, axis: int = -1
-) -> Array:
+def sparse_softmax_cross_entropy(logits: Any, labels: Any, /, axis: int = -1) -> Any:
     """Cross-entropy between classes and the softmax of logits, for each example.
 
     ``logits`` is a real tensor with the classes along ``axis``, ``labels`` an integer tensor with
@@ -236,12 +210,8 @@ def sparse_softmax_cross_entropy(
     >>> ef.sparse_softmax_cross_entropy(ef.tensor([[0.0, 0.0], [1000.0, 0.0]]), [1, 0])
     Tensor([0.6931, 0.    ], float32, cpu:0)
     """
-    at = normalize_axis(axis, logits.ndim)
-    _check_labels(xp, labels, logits.shape[at])
-    shifted = logits - xp.max(logits, axis=at, keepdims=True)
-    chosen = xp.take_along_axis(shifted, xp.expand_dims(labels, axis=at), axis=at)
-    total = xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True))
-    return xp.reshape(total - chosen, labels.shape)
+    powers, chosen = sparse_parts.formula(logits, labels)
+    return log(powers) - chosen
 
 
 def _sparse_gradient_rules(
@@ -253,19 +223,17 @@ def _sparse_gradient_rules(
     return of_logits, None, sum(c * unit, axis=at)
 
 
-@_loss(
-    dtypes=(FLOATS, INTEGERS, FLOATS),
-    together=(0, 2),
-    scalar=Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
+@_of_classes(
+    ("mn", "m", "m"),
+    "mn",
     infer=_gradient_spec(_sparse_spec),
-    overrides={"numpy": _on_numpy(cross_entropy.sparse_gradient, _check_labels)},
+    on_numpy=cross_entropy_kernels.sparse_gradient,
     vjp=in_float32(_sparse_gradient_rules),
     saves="logits labels g",
-    fails=True,
 )
 def sparse_softmax_cross_entropy_gradient(
-    xp: Namespace, logits: Array, labels: Array, g: Array, /, *, axis: int = -1
-) -> Array:
+    logits: Any, labels: Any, g: Any, /, *, axis: int = -1
+) -> Any:
     """The gradient of sparse_softmax_cross_entropy with respect to its logits.
 
     ``g`` holds the gradient of each loss. The result is g (softmax(logits) - one_hot(labels)).
@@ -274,9 +242,9 @@ def sparse_softmax_cross_entropy_gradient(
     >>> ef.grad(lambda x: ef.sparse_softmax_cross_entropy(x, 0))(ef.tensor([0.0, 0.0]))
     Tensor([-0.5,  0.5], float32, cpu:0)
     """
-    at = normalize_axis(axis, logits.ndim)
-    _check_labels(xp, labels, logits.shape[at])
-    return whole_rows(_sparse_gradient_body, xp, at, logits, labels, g)
+    share = softmax(logits, axis)
+    right = row_positions(logits) == labels.astype("int64")
+    return where(right, share - 1, share) * g
 
 
 # Independent classes -----------------------------------------------------------------------------

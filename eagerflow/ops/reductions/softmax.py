@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import RowInstructions
-from eagerflow.codegen.numpy.rows import RowKernel, add_up, maximum_of, whole_rows
-from eagerflow.dtypes import FLOATS, INEXACT, NARROW, float32
-from eagerflow.errors import ShapeError
+from eagerflow.codegen.numpy.rows import add_up, maximum_of
+from eagerflow.dtypes import INEXACT, NARROW, float32
 from eagerflow.op import Onnx
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
@@ -21,84 +18,19 @@ from eagerflow.ops.elementwise.comparison import isfinite
 from eagerflow.ops.elementwise.exponential import exp, log
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import (
-    Cost,
-    Rows,
-    batch_along_axis,
-    define,
-    elements,
-    expand_reduced,
-    numpy_kernel,
-    reduction,
-    split_others,
-)
+from eagerflow.ops.family import Cost, Rows, elements, expand_reduced, numpy_kernel, reduction
 from eagerflow.ops.formula import Formula
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.reductions.sums import max, sum
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
+from eagerflow.ops.row_formulas import by_row
+from eagerflow.spec import Array, Namespace, reduced_axes
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
-
-# Common parts of row-wise ops ---------------------------------------------------------------------
-
-
-def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
-    """A result like ``x``; further arguments must have its shape."""
-    normalize_axis(axis, x.ndim)
-    if any(other.shape != x.shape for other in more):
-        raise ShapeError("the shapes of the arguments differ", expected="equal shapes")
-    return x
 
 
 def exponentials(*specs: Any, **attributes: Any) -> Cost:
     """An exponential counts as ten operations, and a few more go with it."""
     return elements(*specs, flops=14)
-
-
-def _row_op(count: int, *, on_complex: Any = None, **facts: Any) -> Any:
-    """An op of ``count`` arrays defined by the formula of rows along ``axis``, in public ops.
-
-    ``on_complex(xp, *arrays, axis)`` computes it of complex numbers, if it takes them.
-    """
-
-    def decorate(formula: Callable[..., Any]) -> Any:
-        body = Formula(formula)
-        kernel = RowKernel(body)
-        own: dict[str, Any] = {
-            "scalar": body,
-            "dtypes": FLOATS,
-            "infer": row_spec,
-            "trusted": count == 1,
-            "overrides": {
-                "numpy": lambda xp, x, *more, axis: kernel(normalize_axis(axis, x.ndim), x, *more)
-            },
-            "batch": batch_along_axis,
-            "split": split_others,
-            "cost": exponentials,
-        } | facts
-        if on_complex is not None:
-            own["overrides"] = own["overrides"] | {"complex": on_complex}
-        if count == 1:
-            own |= numpy_kernel(lambda x, axis=-1: kernel(normalize_axis(axis, x.ndim), x)) | {
-                "overrides": own["overrides"]
-            }
-        return define("rows", **own)(_ByBody(body))
-
-    return decorate
-
-
-class _ByBody:
-    """The kernel of a formula of rows, on arrays of any library."""
-
-    def __init__(self, body: Formula) -> None:
-        update_wrapper(self, body)
-        self.body, self.formula = body, body.formula
-
-    def __call__(self, xp: Namespace, x: Array, *more: Array, axis: int = -1) -> Array:
-        at = normalize_axis(axis, x.ndim)
-        if not x.size:
-            return xp.zeros(x.shape, dtype=x.dtype)
-        return whole_rows(self.body, xp, at, x, *more)
 
 
 def _top(xp: Namespace, x: Any, axis: Any) -> Any:
@@ -116,8 +48,8 @@ def _complex_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     return powers / xp.sum(powers, axis=axis, keepdims=True)
 
 
-@_row_op(
-    1,
+@by_row(
+    cost=exponentials,
     dtypes=INEXACT,
     on_complex=_complex_softmax,
     vjp=(lambda g, y, x, axis: softmax_gradient(conjugate(y), g, axis=axis),),
@@ -150,8 +82,9 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
     return c * (g - inner) - g * sum(c * y, axis=axis, keepdims=True)
 
 
-@_row_op(
-    2,
+@by_row(
+    ("mn", "mn"),
+    cost=exponentials,
     dtypes=INEXACT,
     on_complex=_complex_softmax_gradient,
     vjp=(
@@ -182,8 +115,8 @@ def _complex_log_softmax(xp: Namespace, x: Any, axis: int) -> Any:
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 
 
-@_row_op(
-    1,
+@by_row(
+    cost=exponentials,
     dtypes=INEXACT,
     on_complex=_complex_log_softmax,
     vjp=(lambda g, y, x, axis: log_softmax_gradient(conjugate(y), g, axis=axis),),
@@ -219,8 +152,9 @@ def _by_gradient(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
     return c - sum(c * exp(conjugate(y)), axis=axis, keepdims=True)
 
 
-@_row_op(
-    2,
+@by_row(
+    ("mn", "mn"),
+    cost=exponentials,
     dtypes=INEXACT,
     on_complex=_complex_log_softmax_gradient,
     vjp=(_by_logarithm, _by_gradient),

@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import INEXACT, NARROW, float32
 from eagerflow.errors import DTypeError
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.filled import ones
+from eagerflow.ops.elementwise.comparison import isfinite
+from eagerflow.ops.elementwise.powers import sqrt, square
 from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
+from eagerflow.ops.formula import Formula, row_size
 from eagerflow.ops.reductions.sums import sum, total
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, reduced_axes
@@ -106,39 +111,38 @@ def _fast_std(array: Any, axis: Any = None, keepdims: bool = False, correction: 
     return np.sqrt(_fast_var(array, axis, keepdims, correction))
 
 
-def _var(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
-    _check_correction(correction)
-    center = xp.mean(x, axis=axis, keepdims=True)
-    deviation = x - center
-    total = xp.sum(deviation * deviation, axis=axis, keepdims=keepdims)
-    count = reduced_count(x, axis)
-    if isinstance(count, int):
-        return total / xp.asarray(max(count - correction, 0.0), dtype=x.dtype)
-    return total / xp.maximum(count - correction, 0.0)
-
-
-def _var_body(s: Any, x: Any, correction: float) -> Any:
-    middle = s.subtract(x, s.mean(x, "n"))
+@Formula
+def _var_body(x: Any, correction: float) -> Any:
+    middle = x - mean(x, axis=-1, keepdims=True)
     # The mean is rounded: by the mean of the differences from it, the squares are corrected. Where
     # that is infinite, so are the squares.
-    error = s.square(s.mean(middle, "n"))
-    error = s.select(s.isfinite(error), error, 0.0)
-    variance = s.maximum(s.subtract(s.mean(s.square(middle), "n"), error), 0.0)
+    error = square(mean(middle, axis=-1, keepdims=True))
+    error = where(isfinite(error), error, 0.0)
+    variance = maximum(mean(square(middle), axis=-1, keepdims=True) - error, 0.0)
     if correction == 0:
         return variance
-    count = s.extent("n", x.dtype)
-    free = s.maximum(s.subtract(count, float(correction)), 0.0)
-    return s.divide(s.multiply(variance, count), free)
+    free = maximum(row_size(x) - float(correction), 0.0)
+    return variance * row_size(x) / free
 
 
-def _std_body(s: Any, x: Any, correction: float) -> Any:
-    return s.sqrt(_var_body(s, x, correction))
+@Formula
+def _std_body(x: Any, correction: float) -> Any:
+    return sqrt(_var_body.formula(x, correction))
+
+
+def _by_formula(
+    body: Formula, xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float
+) -> Any:
+    _check_correction(correction)
+    axes = reduced_axes(axis, x.ndim)
+    found = body(RowInstructions(xp, x, axes), x, correction=correction)
+    return found if keepdims else xp.squeeze(found, axis=axes)
 
 
 def _of_parts(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
     """The variance of complex numbers: that of the real parts and that of the imaginary ones."""
     parts = xp.real(x), xp.imag(x)
-    real, imag = (_var(xp, part, axis, keepdims, correction) for part in parts)
+    real, imag = (_by_formula(_var_body, xp, part, axis, keepdims, correction) for part in parts)
     return real + imag
 
 
@@ -208,7 +212,7 @@ def var(
     >>> ef.var(ef.tensor([[1.0, 3.0], [2.0, 6.0]]), axis=1)
     Tensor([1., 4.], float32, cpu:0)
     """
-    return _var(xp, x, axis, keepdims, correction)
+    return _by_formula(_var_body, xp, x, axis, keepdims, correction)
 
 
 @_spread(
@@ -235,4 +239,4 @@ def std(
     >>> ef.std(ef.tensor([[1.0, 3.0], [2.0, 6.0]]), axis=1)
     Tensor([1., 2.], float32, cpu:0)
     """
-    return xp.sqrt(_var(xp, x, axis, keepdims, correction))
+    return _by_formula(_std_body, xp, x, axis, keepdims, correction)

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,6 +39,8 @@ def reached(function):
     """All of ours that a function's code names or has taken with it, and what that reaches."""
     waiting = [function]
     for value in waiting:  # which grows meanwhile
+        if isinstance(value, partial):
+            waiting += [value.func, *value.args]
         code = getattr(value, "__code__", None)
         own = getattr(value, "__module__", None) or ""
         more = [getattr(value, "__self__", None), getattr(value, "__wrapped__", None)]
