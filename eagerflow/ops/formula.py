@@ -7,7 +7,8 @@
 
 A formula is called with symbols in place of tensors. Each op that it calls writes its instruction
 on a namespace ``s``: the builder of a region, or the functions of an array library. The formula of
-an op along axes is for one row, whose elements ``sum(x, axis=-1, keepdims=True)`` adds up.
+an op along axes is for one row, whose elements ``sum(x, axis=-1, keepdims=True)`` adds up; with
+``axis=0`` it is a sum over all rows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from eagerflow.tensor import Tensor, new_tensor
 __all__ = ["Formula", "Writer", "row_positions", "row_size"]
 
 _NUMBERS = frozenset((bool, int, float, type(None)))
+_AXES = {-1: "n", 0: "m"}
 _REDUCTIONS = {name: instruction for instruction, name in ARRAY_REDUCTIONS.items()}
 
 
@@ -46,9 +48,10 @@ class Writer:
         if op.name == "astype":
             return self.s.convert(values[0], attributes["dtype"].name)
         if op.family == "reduction":
-            if attributes["axis"] != -1 or not attributes["keepdims"]:
-                raise AttributeError(f"{op.name} of other axes than the last, which is kept")
-            return getattr(self.s, _REDUCTIONS[op.name])(values[0], "n")
+            axes = _AXES.get(attributes["axis"])
+            if axes is None or not attributes["keepdims"]:
+                raise AttributeError(f"{op.name} of other axes than rows, which are kept")
+            return getattr(self.s, _REDUCTIONS[op.name])(values[0], axes)
         if op.family == "rows":
             if attributes["axis"] != -1:
                 raise AttributeError(f"{op.name} of another axis than the last")

@@ -81,31 +81,43 @@ def _inverse(order: Axes) -> list[int]:
 # Normalization -----------------------------------------------------------------------------------
 
 
-def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bool) -> Any:
+def norm(
+    body: generated.Body,
+    x: Any,
+    scale: Any,
+    offset: Any,
+    axes: Axes,
+    epsilon: float,
+    center: bool,
+) -> Any:
     """``x`` with mean 0 (if ``center``) and mean square 1 over ``axes``, scaled and shifted.
 
-    ``scale`` and ``offset``, or None, have the sizes of ``axes`` for a shape.
+    ``scale`` and ``offset``, or None, have the sizes of ``axes`` for a shape. The ``body`` of a row
+    is ``(s, x, epsilon, *parameters, center, scaled, shifted)``.
     """
     given = [p for p in (scale, offset) if p is not None]
     flags = {"center": center, "scaled": scale is not None, "shifted": offset is not None}
     if generated.takes(x):
         arrays = x, np.array(epsilon, x.dtype), *given
-        key = norm_body, axes, *flags.values()
-        return generated.ready(key, arrays, partial(_ready_norm, arrays, axes, flags))(arrays)
+        key = body, axes, *flags.values()
+        make = partial(_ready_norm, body, arrays, axes, flags)
+        return generated.ready(key, arrays, make)(arrays)
     rows = _Rows(x.shape, axes)
     lines = [rows.line(p) for p in given]
     matrix = np.ascontiguousarray(rows.matrix(x))
     out = np.empty_like(matrix)
     if x.size:
-        _program(norm_body, x.dtype, 1, len(lines), **flags)(1, matrix, epsilon, *lines, out)
+        _program(body, x.dtype, 1, len(lines), **flags)(1, matrix, epsilon, *lines, out)
     return rows.back(out)
 
 
-def _ready_norm(arrays: tuple[Any, ...], axes: Axes, flags: dict[str, bool], made: Any) -> Any:
+def _ready_norm(
+    body: generated.Body, arrays: tuple[Any, ...], axes: Axes, flags: dict[str, bool], made: Any
+) -> Any:
     """``norm`` by machine code, for arrays like these."""
     x, _, *lines = arrays
     rows = _Rows(x.shape, axes, side_by_side=True)
-    region = _region(norm_body, x.dtype, 1, rows.axes, len(lines), **flags)
+    region = _region(body, x.dtype, 1, rows.axes, len(lines), **flags)
 
     def enter(arrays: Any) -> list[Any]:
         x, epsilon, *lines, out = arrays
@@ -130,40 +142,41 @@ def _program(body: generated.Body, kind: Any, arrays: int, lines: int, **flags: 
     return generated.program(_region(body, kind, arrays, "m n", lines, **flags))
 
 
-def norm_body(
-    s: Any, x: Any, epsilon: Any, *parameters: Any, center: bool, scaled: bool, shifted: bool
-) -> Any:
-    """Rows standardized, scaled and shifted, in scalar instructions."""
-    middle = s.subtract(x, s.mean(x, "n")) if center else x
-    y = s.multiply(middle, s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon)))
-    if scaled:
-        y = s.multiply(y, parameters[0])
-    return s.add(y, parameters[-1]) if shifted else y
-
-
 # The gradient ------------------------------------------------------------------------------------
 
 
 def norm_gradient(
-    x: Any, g: Any, scale: Any, axes: Axes, epsilon: float, center: bool
+    body: generated.Body,
+    x: Any,
+    g: Any,
+    scale: Any,
+    axes: Axes,
+    epsilon: float,
+    center: bool,
 ) -> tuple[Any, Any, Any]:
-    """Gradients of ``norm`` for x, scale and offset, where ``g`` is that of the result."""
+    """Gradients of ``norm`` for x, scale and offset, where ``g`` is that of the result.
+
+    The ``body`` of a row is ``(s, x, g, epsilon, *scale, center, early)``: ``early`` computes sums
+    that need a row's factor before it is known, so that all sums take one pass.
+    """
     if generated.takes(x):
         arrays = x, g, np.array(epsilon, x.dtype), *(() if scale is None else (scale,))
-        key, make = (gradient_body, axes, center), partial(_ready_gradient, arrays, axes, center)
-        found: tuple[Any, Any, Any] = generated.ready(key, arrays, make)(arrays)
+        make = partial(_ready_gradient, body, arrays, axes, center)
+        found: tuple[Any, Any, Any] = generated.ready((body, axes, center), arrays, make)(arrays)
         return found
     rows = _Rows(x.shape, axes)
     lines = [] if scale is None else [rows.line(scale)]
-    outs = _gradient_in_steps(rows.matrix(x), rows.matrix(g), epsilon, lines, center)
+    outs = _gradient_in_steps(body, rows.matrix(x), rows.matrix(g), epsilon, lines, center)
     return rows.all_back(outs)
 
 
-def _ready_gradient(arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any) -> Any:
+def _ready_gradient(
+    body: generated.Body, arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any
+) -> Any:
     """``norm_gradient`` by machine code, for arrays like these."""
     x, _, _, *lines = arrays
     rows = _Rows(x.shape, axes)
-    region = _region(gradient_body, x.dtype, 2, rows.axes, len(lines), center=center)
+    region = _region(body, x.dtype, 2, rows.axes, len(lines), center=center)
 
     def enter(arrays: Any) -> list[Any]:
         x, g, epsilon, *lines, of_x, of_scale, of_offset = arrays
@@ -174,33 +187,12 @@ def _ready_gradient(arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any
     return made.ReadyCall(region, arrays, shapes, enter, rows.all_back)
 
 
-def gradient_body(
-    s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool, early: bool = True
+def _gradient_in_steps(
+    body: generated.Body, x: Any, g: Any, epsilon: float, lines: list[Any], center: bool
 ) -> Any:
-    """Gradients of x, scale and offset, in scalar instructions.
-
-    ``early`` computes sums that need a row's factor before it is known, so that all sums take one
-    pass.
-    """
-    middle = s.subtract(x, s.mean(x, "n")) if center else x
-    u = s.multiply(g, scale[0]) if scale else g
-    factor = s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon))
-    h = s.multiply(middle, factor)
-    of_scale = s.multiply(g, h)
-    if early:
-        along = s.multiply(s.mean(s.multiply(u, middle), "n"), factor)
-    else:
-        along = s.mean(s.multiply(of_scale, scale[0]) if scale else of_scale, "n")
-    rest = s.subtract(u, s.multiply(h, along))
-    if center:
-        rest = s.subtract(rest, s.mean(u, "n"))
-    return s.multiply(rest, factor), s.sum(of_scale, "m"), s.sum(g, "m")
-
-
-def _gradient_in_steps(x: Any, g: Any, epsilon: float, lines: list[Any], center: bool) -> Any:
     x, g = np.ascontiguousarray(x), np.ascontiguousarray(g)
     out, sums = np.empty_like(x), np.zeros((2, 1, x.shape[1]), x.dtype)
     if x.size:
-        fill = _program(gradient_body, x.dtype, 2, len(lines), center=center, early=False)
+        fill = _program(body, x.dtype, 2, len(lines), center=center, early=False)
         fill(1, x, g, epsilon, *lines, out, *sums)
     return out, *sums[:, 0]

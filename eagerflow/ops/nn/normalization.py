@@ -13,19 +13,53 @@ from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.op import Split
 from eagerflow.ops.attributes import Axes
+from eagerflow.ops.elementwise.powers import rsqrt, square
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Batch, Rows, as_operand, batch_first, define, elements
+from eagerflow.ops.formula import Formula
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes.reshaping import permute_dims
-from eagerflow.primitives.normalization import gradient_body, norm, norm_body
-from eagerflow.primitives.normalization import norm_gradient as gradient_on_numpy
+from eagerflow.primitives import normalization
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes
 from eagerflow.tensor import Tensor
 
 __all__ = ["group_norm", "layer_norm", "rms_norm"]
 
-# Normalization in public ops, for the gradients of gradients -------------------------------------
+# Formulas ----------------------------------------------------------------------------------------
+
+
+@Formula
+def _norm(x: Any, epsilon: Any, *parameters: Any, center: bool, scaled: bool, shifted: bool) -> Any:
+    """A row standardized, scaled and shifted."""
+    middle = x - mean(x, axis=-1, keepdims=True) if center else x
+    y = middle * rsqrt(mean(square(middle), axis=-1, keepdims=True) + epsilon)
+    if scaled:
+        y = y * parameters[0]
+    return y + parameters[-1] if shifted else y
+
+
+@Formula
+def _norm_gradient(
+    x: Any, g: Any, epsilon: Any, *scale: Any, center: bool, early: bool = True
+) -> Any:
+    """The gradients of x, scale and offset; ``early`` so that all sums take one pass."""
+    middle = x - mean(x, axis=-1, keepdims=True) if center else x
+    u = g * scale[0] if scale else g
+    factor = rsqrt(mean(square(middle), axis=-1, keepdims=True) + epsilon)
+    h = middle * factor
+    of_scale = g * h
+    if early:  # before the factor is known
+        along = mean(u * middle, axis=-1, keepdims=True) * factor
+    else:
+        along = mean(of_scale * scale[0] if scale else of_scale, axis=-1, keepdims=True)
+    rest = u - h * along
+    if center:
+        rest = rest - mean(u, axis=-1, keepdims=True)
+    return rest * factor, sum(of_scale, axis=0, keepdims=True), sum(g, axis=0, keepdims=True)
+
+
+# For the gradients of gradients ------------------------------------------------------------------
 
 
 def standardized(x: Any, axes: Any, epsilon: float, center: bool) -> tuple[Any, Any]:
@@ -164,14 +198,13 @@ def _norm_op(center: bool, parameters: int) -> Any:
     def on_numpy(
         xp: Namespace, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
     ) -> Any:
-        return norm(x, scale, offset, normalize_axes(axis, x.ndim), epsilon, center)
+        axes = normalize_axes(axis, x.ndim)
+        return normalization.norm(_norm, x, scale, offset, axes, epsilon, center)
 
     def body(s: Any, x: Any, scale: Any = None, offset: Any = None, *, epsilon: float) -> Any:
         given = [p for p in (scale, offset) if p is not None]
         scaled, shifted = scale is not None, offset is not None
-        return norm_body(
-            s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted
-        )
+        return _norm(s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted)
 
     return define(
         "rows",
@@ -187,14 +220,14 @@ def _norm_op(center: bool, parameters: int) -> Any:
     )
 
 
-def _norm(
+def _on_arrays(
     xp: Namespace, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool
 ) -> Any:
     axes = normalize_axes(axis, x.ndim)
     given = [_placed(xp, p, x, axes) for p in (scale, offset) if p is not None]
     flags = {"scaled": scale is not None, "shifted": offset is not None}
     s = RowInstructions(xp, x, axes)
-    return norm_body(s, x, float(epsilon), *given, center=center, **flags)
+    return _norm(s, x, float(epsilon), *given, center=center, **flags)
 
 
 def _placed(xp: Namespace, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
@@ -228,7 +261,7 @@ def layer_norm(
     Tensor([[-1.,  1.],
             [-1.,  1.]], shape=(2, 2), float32, cpu:0)
     """
-    return _norm(xp, x, scale, offset, axis, epsilon, True)
+    return _on_arrays(xp, x, scale, offset, axis, epsilon, True)
 
 
 @_norm_op(False, 1)
@@ -245,7 +278,7 @@ def rms_norm(
     >>> ef.rms_norm(ef.tensor([3.0, 3.0, 3.0, -3.0]), epsilon=0.0)
     Tensor([ 1.,  1.,  1., -1.], float32, cpu:0)
     """
-    return _norm(xp, x, scale, None, axis, epsilon, False)
+    return _on_arrays(xp, x, scale, None, axis, epsilon, False)
 
 
 def group_norm(
@@ -308,7 +341,8 @@ def _gradient_spec(
 def _numpy_gradient(
     xp: Namespace, x: Any, g: Any, scale: Any, *, axis: Any, epsilon: float, center: bool
 ) -> tuple[Any, Any, Any]:
-    return gradient_on_numpy(x, g, scale, normalize_axes(axis, x.ndim), epsilon, center)
+    axes = normalize_axes(axis, x.ndim)
+    return normalization.norm_gradient(_norm_gradient, x, g, scale, axes, epsilon, center)
 
 
 def _gradient_rules(
@@ -346,7 +380,7 @@ def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> 
 
 def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center: bool) -> Any:
     given = () if scale is None else (scale,)
-    return gradient_body(s, x, g, float(epsilon), *given, center=center)
+    return _norm_gradient(s, x, g, float(epsilon), *given, center=center)
 
 
 @define(
@@ -384,7 +418,7 @@ def norm_gradient(
     axes = normalize_axes(axis, x.ndim)
     given = () if scale is None else (_placed(xp, scale, x, axes),)
     s = RowInstructions(xp, x, axes)
-    of_x, *sums = gradient_body(s, x, g, float(epsilon), *given, center=center)
+    of_x, *sums = _norm_gradient(s, x, g, float(epsilon), *given, center=center)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     order = tuple(sorted(axes).index(i) for i in axes)
     return of_x, *(xp.permute_dims(xp.squeeze(v, axis=kept), order) for v in sums)
