@@ -82,6 +82,7 @@ BOTH = {  # refused alike with and without a tape
                           "not an integer", None),
     "rows without axes": (lambda: ef_map(lambda x: x, 3.0), ShapeError,
                           "map: xs: it has no axis to scan over", None),
+    "f of rows is a tensor": (lambda: ef_map(X, X), DTypeError, "map: f: it cannot be called", None),
     "f takes one": (lambda: scan(casts, X, X), CaptureError, r"f\(carry, x\), which its signature",
                     casts),
     "f is None": (lambda: scan(None, X, X), DTypeError, "scan: f: it cannot be called", None),
