@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eagerflow.dtypes import is_complex
 from eagerflow.op import Missing
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.elementwise.comparison import equal
-from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import pointwise
@@ -65,11 +63,6 @@ class GradientOp:
     def __init__(self, gradient: Callable[[], Call], of: str) -> None:
         """``gradient()`` is that op, possibly defined later; it takes the argument or "y"."""
         self.gradient, self.of = gradient, of
-
-    def __call__(self, g: Any, y: Any, x: Any, **attributes: Any) -> Any:
-        """The gradient by the argument."""
-        value = y if self.of == "y" else x
-        return self.gradient()(conj(value) if is_complex(value.dtype) else value, g, **attributes)
 
     def along(self, tangents: Any, y: Any, x: Any, **attributes: Any) -> Any:
         """The rule ``jvp``: derivatives without conjugation.
