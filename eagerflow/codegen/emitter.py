@@ -59,15 +59,11 @@ class ScalarEmitter:
 
     def _call(self, name: str, *operands: Any) -> Any:
         known = self._together(operands)
-        write = self._call_of_floats if is_float(known[0].dtype) else self._call_of_integers
-        return write(name, *known)
-
-    def _call_of_integers(self, name: str, x: Any, *more: Any) -> Any:
-        if name == "fabs" and is_signed(x.dtype):
-            return self._absolute(x)
-        if name == "fma":
-            return self.add(self.multiply(x, more[0]), more[1])
-        return x  # an integer already, or unsigned
+        x, *_ = known
+        if is_float(x.dtype):
+            return self._call_of_floats(name, *known)
+        assert name == "fabs", f"{name} of integers"
+        return self._absolute(x) if is_signed(x.dtype) else x
 
     def quotient(self, a: Any, b: Any) -> Any:
         """Integer division, rounded towards 0; by 0 it gives 0, overflow wraps."""
