@@ -27,7 +27,7 @@ from tests.mutations.reach import PACKAGE, Reach, is_quick
 
 FIRST, FIRST_FILES = 60, 15  # tests that run first, and their files: each is collected
 ROOT = PACKAGE.parent
-FAILURE = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (.*)$", re.MULTILINE)
 NOT_IMPORTED, NO_TESTS = (2, 3, 4), 5
 """Pytest's exit statuses where tests could not be collected, so that the bug is not subtle."""
 
@@ -89,7 +89,11 @@ class Clone:
             process.communicate()
             return -1, "no end"
         first = FAILURE.search(output)
-        return process.returncode, first[1] if first else output[-300:]
+        if not first:
+            return process.returncode, output[-300:]
+        # Names may have " - " inside, which also stands before a message.
+        known = [test for test in tests if first[1].startswith(test)]
+        return process.returncode, max(known, key=len, default=first[1].partition(" - ")[0])
 
     def detect(self, mutant, reach, most):
         """The tier that detects a bug, or "none" or "not imported", and how."""
@@ -115,8 +119,8 @@ class Clone:
                     break
                 if status < 0:
                     return tier, how
-                is_file = "::" not in how  # which cannot be collected
-                if is_file or how in self.passing or self.run([how], 300)[0] == 0:
+                is_test = how in tests  # or a file, which cannot be collected
+                if not is_test or how in self.passing or self.run([how], 300)[0] == 0:
                     self.passing.add(how)
                     return tier, how
                 tests.remove(how)  # it fails alone without any bug
@@ -136,11 +140,20 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=sampling.day())
     parser.add_argument("--most", type=int, default=500, help="tests of a tier for each bug")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", type=pathlib.Path, help="a file for the results")
+    parser.add_argument(
+        "--out", type=pathlib.Path, help="a file for the results; what it has is not planted again"
+    )
     given = parser.parse_args(arguments)
     reach = Reach(given.reach)
-    mutants = plant(PACKAGE, given.count, given.seed)
-    tiers = collections.Counter()
+    known = given.out.read_text(encoding="utf-8") if given.out and given.out.exists() else ""
+    rows = [json.loads(line) for line in known.splitlines()]
+    done = {(row["file"], row["line"], row["before"], row["after"]) for row in rows}
+    mutants = [
+        m
+        for m in plant(PACKAGE, given.count, given.seed)
+        if (m.file, m.line, m.before, m.after) not in done
+    ]
+    tiers = collections.Counter(row["tier"] for row in rows)
     with tempfile.TemporaryDirectory(prefix="eagerflow-mutations-") as scratch:
         clones = [Clone(f"{scratch}/{i}") for i in range(given.workers)]
         free = collections.deque(clones)
@@ -153,8 +166,9 @@ def main(arguments=None):
                 free.append(clone)
 
         with concurrent.futures.ThreadPoolExecutor(given.workers) as pool:
-            for done in concurrent.futures.as_completed([pool.submit(detect, m) for m in mutants]):
-                mutant, tier, how = done.result()
+            running = [pool.submit(detect, m) for m in mutants]
+            for future in concurrent.futures.as_completed(running):
+                mutant, tier, how = future.result()
                 tiers[tier] += 1
                 line = record(mutant, tier, how)
                 print(f"{tiers.total():4} {tier:12} {line}", flush=True)
