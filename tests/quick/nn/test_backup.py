@@ -42,7 +42,7 @@ def train(callback, loader, cut=None):
 def test_it_goes_on_bit_for_bit(tmp_path, frequency, double):
     def again(folder, cut=None):
         loader = ef.nn.Loader((X, Y), 8, shuffle=True, seed=1, workers=1)
-        options = {"save_freq": frequency, "double_checkpoint": double}
+        options = {"save_freq": frequency} | ({"double_checkpoint": True} if double else {})
         return train(callbacks.BackupAndRestore(folder, **options, loader=loader), loader, cut)
 
     right = again(tmp_path / "whole")
@@ -50,6 +50,7 @@ def test_it_goes_on_bit_for_bit(tmp_path, frequency, double):
     for cut in (6, 5, 2):
         with pytest.raises(Cut):
             again(tmp_path / "cut", cut)
+    assert len([*(tmp_path / "cut").iterdir()]) == 1 + double
     (tmp_path / "cut" / "mine").touch()
     found = again(tmp_path / "cut")
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["mine"]
