@@ -148,6 +148,7 @@ CALLS = {
         lambda t: np.einsum("ij,jk->ik", t(S), S),
         lambda t: np.einsum("ii", t(S)),
         lambda t: np.einsum(t(S), [0, 1], S, [1, 2], [0, 2]),
+        lambda t: np.einsum(t(S), [0, 1], S, [1, 2]),
     ],
     "empty_like": [lambda t: np.empty_like(t(X)).shape],
     "expand_dims": [lambda t: np.expand_dims(t(X), (0, 2))],
