@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.ops.images.pools import positions_of
 from tests.nn.peers import torch
 
 RNG = np.random.default_rng(0)
@@ -213,3 +214,9 @@ def test_gradients_of_squares_on_odd_sizes(shape):
         at = np.unravel_index(part.argmax(), part.shape)
         wanted[0, i + at[0], j + at[1], c] = 1
     close(found, wanted)
+
+
+def test_positions_of_large_images_are_exact():
+    rows, columns = 2**12, 2**12 + 1  # the last position is no float32
+    image = ef.broadcast_to(ef.tensor(0.0), (1, rows, columns, 1))
+    assert positions_of(image)[0, -1, -2:, 0].tolist() == [rows * columns - 2, rows * columns - 1]
