@@ -77,7 +77,7 @@ def average(
         weights = broadcast_to(as_tensor(1, x.dtype, x.device), x.shape)
         return (found, total(weights, axis=axis, keepdims=keepdims)) if returned else found
     weights = astype(weights, x.dtype) if not is_complex(weights.dtype) else weights
-    if weights.ndim != x.ndim or weights.shape != x.shape:
+    if weights.shape != x.shape:
         if weights.shape != tuple(x.shape[i] for i in axes) or axis is None:
             raise ShapeError(
                 "weights do not fit",

@@ -60,6 +60,7 @@ CASES = {
         samples=_weighted,
         errors=lambda rng: [
             ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "weights"),
+            ErrorSample((np.ones((2, 3)), np.ones((2, 1))), {}, ShapeError, "weights"),
             ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "weights"),
         ],
         reference=_mean_of,
