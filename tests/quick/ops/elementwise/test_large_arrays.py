@@ -81,7 +81,7 @@ def test_choices():
     condition = a > b
     found = ef.where(ef.tensor(condition), ef.tensor(a), ef.tensor(b)).numpy()
     assert same_bits(found, np.where(condition, a, b))
-    for low, high in ((-1.0, 2.0), (None, 0.5), (0.25, None), (2, -2)):
+    for low, high in ((-1.0, 2.0), (None, 0.5), (0.25, None), (2, -2), (0.0, 1), (-0.0, None)):
         wanted = a if low is None else np.maximum(a, np.float32(low))
         wanted = wanted if high is None else np.minimum(wanted, np.float32(high))
         assert same_bits(ef.clip(ef.tensor(a), low, high).numpy(), wanted)
