@@ -116,6 +116,17 @@ def test_every_name_of_keras_is_known():
             assert type(initializers.get(name)).__name__ == base, name
 
 
+@pytest.mark.parametrize(("size", "bound"), [("small", 0.1), ("medium", 0.05), ("large", 0.04)])
+def test_language_models_begin_within_bounds_and_without_biases(size, bound):
+    model = ef.nn.networks.lstm_language_model(size, vocabulary=50, units=8)
+    for weight in model.weights:
+        largest = np.abs(weight.numpy()).max()
+        if weight.ndim == 1:
+            assert largest == 0, weight.name
+        else:
+            assert 0.9 * bound < largest <= bound * 1.0001, weight.name
+
+
 @pytest.mark.parametrize(("make", "error", "words"), [
     (lambda: initializers.VarianceScaling(0.0), ef.errors.ArgumentError, "0.0 is not positive"),
     (lambda: initializers.VarianceScaling(1.0, "fan"), ef.errors.ArgumentError, "not a choice"),

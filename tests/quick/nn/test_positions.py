@@ -125,6 +125,6 @@ def test_invalid_arguments_and_shapes_are_refused():
         ef.nn.RotaryEmbedding(0.0)
     with pytest.raises(ef.errors.IndexRangeError, match="index 4 is out of range"):
         ef.nn.PositionEmbedding(4)(ef.ones((1, 5, 3)))
-    for layer in (ef.nn.SinePositionEncoding(), ef.nn.PositionEmbedding(4)):
+    for make in LAYERS.values():
         with pytest.raises(ef.errors.ShapeError, match="at least 2 axes"):
-            layer(ef.ones((3,)))
+            make()(ef.ones((3,)))

@@ -7,6 +7,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import generated
 from eagerflow.codegen.kernel import has_segments
+from eagerflow.fusion.groups import fuse_for_device
+from eagerflow.plan.epilogues import FusedProduct, with_epilogues
 from eagerflow.runtime import threads
 
 native = pytest.mark.skipif(not has_segments(), reason="there are no segments")
@@ -54,6 +56,24 @@ def test_reasons(dtype, size, more, reason):
 
 def test_a_plan_without_products():
     assert plan_of(lambda x: x + 1.0, ((3,), "float32")).explain() == "no products"
+
+
+@pytest.mark.parametrize(("function", "names"), [
+    (lambda x, w, v: x @ w + v, ["bias"]),
+    (lambda x, w, v: ef.relu(x @ w), ["relu"]),
+    (lambda x, w, v: ef.relu(x @ w + v), ["relu_bias"]),
+    (lambda x, w, v: ef.gelu(x @ w), ["gelu"]),
+    (lambda x, w, v: ef.gelu(v + x @ w), ["gelu_bias"]),
+    (lambda x, w, v: (ef.gelu(y := x @ w + v), y), ["gelu_aux_bias"]),
+    (lambda x, w, v: ef.relu(x @ w + v) * 2.0, []),
+    (lambda x, w, v: ef.gelu(x @ w + v, approximate=False), []),
+    (lambda x, w, v: x @ w + v[0], []),
+])  # fmt: skip
+def test_epilogues_of_products_on_devices(function, names):
+    specs = [ef.TensorSpec(shape, "float32") for shape in ((6, 5), (5, 8), (8,))]
+    graph = ef.capture.trace(function, *specs)
+    steps = with_epilogues(graph, fuse_for_device(graph))
+    assert [step.epilogue.name for step in steps if isinstance(step, FusedProduct)] == names
 
 
 def test_explain_lists_einsum():
