@@ -31,7 +31,9 @@ def chains_of(monkeypatch):
 
     def noted(members, own, threads):
         found.append(len(members))
-        return make(members, own, threads)
+        made = make(members, own, threads)
+        assert made.scratch == max(job.scratch for job in own)  # they share each thread's memory
+        return made
 
     monkeypatch.setattr(segments, "chain_job", noted)
     return found
