@@ -139,3 +139,12 @@ def test_small_powers_of_far_numbers_are_the_same_by_each_way(n, greedy):
 def test_gradient_of_relu_where_it_is_0(x, size):
     g = ef.full((size,), np.inf)
     assert not np.any(ops["relu_gradient"].call(ef.full((size,), x), g).numpy())
+
+
+def test_rows_of_any_scale_are_divided_by_their_largest():
+    """By one reciprocal for a row, which would be infinite for the smallest numbers."""
+    scales = np.array([2e-44, 1e-42, 1e-38, 1e-20, 1, 1e20, 3e38], "float32")[:, None]
+    x = (np.random.default_rng(0).uniform(0.5, 1, (7, 1000)) * scales).astype("float32")
+    f = ef.function(lambda x: x / ef.max(x, axis=1, keepdims=True), numerics="fast")
+    wanted = x.astype("float64") / x.max(axis=1, keepdims=True)
+    np.testing.assert_allclose(f(ef.tensor(x)).numpy(), wanted, rtol=4e-7)
