@@ -326,6 +326,7 @@ def test_training_with_a_head_on_top():
     (lambda: ef.nn.Attention()(ef.ones((2, 3))), "not what this layer takes"),
     (lambda: ef.nn.Attention()([X]), "not what this layer takes"),
     (lambda: ef.nn.Attention()([X, X], mask=[None]), "mask.*not what this layer takes"),
+    (lambda: ef.nn.Attention().build((None, 6, 8)), "not what this layer takes"),
     (
         lambda: ef.nn.MultiHeadAttention(2, 3, flash_attention=True)(
             X, X, return_attention_scores=True
