@@ -388,12 +388,11 @@ def user_frame(frame: Any) -> Any:
 
 def from_here(function: Call, *args: Any) -> Any:
     """The result of a function that records many ops: their user's frame is searched once."""
-    frame = _frame(0)
-    try:
-        callers[frame] = user_frame(frame)
+    try:  # a variable for the frame would be a cycle, which keeps the arguments alive
+        callers[_frame(0)] = user_frame(_frame(1))
         return function(*args)
     finally:
-        callers.pop(frame, None)
+        callers.pop(_frame(0), None)
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ import gc
 import re
 import sys
 import types
+import weakref
 from functools import partial
 
 import numpy as np
@@ -344,6 +345,28 @@ def test_no_tape_entries_survive_a_gradient():
     # A traced program's tables begin with ops too, but have no code in the third place.
     entries = [o for o in tuples if o[0] is ef.sin.op and isinstance(o[CODE], types.CodeType)]
     assert entries == []
+
+
+def test_gradients_below_another_tape_leave_nothing_to_the_collector():
+    x = ef.tensor(X)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with ef.GradientTape() as outer:
+            outer.watch(x)
+            with ef.GradientTape() as inner:
+                inner.watch(x)
+                y = x * x
+                z = y.sum()
+            g = inner.gradient(z, x)
+            kept = [weakref.ref(y), weakref.ref(g)]
+            total = g.sum()
+        outer.gradient(total, x)
+        del y, z, g, total, inner, outer
+        assert [ref() for ref in kept] == [None, None]
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def test_errors_in_rules_say_which_op_and_line():
