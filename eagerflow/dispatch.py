@@ -104,12 +104,11 @@ def bind_unary(op: Op) -> Call:
             return y
         y._key = key = next_key()
         frame = _frame(1)
-        code = frame.f_code
+        code, line = frame.f_code, frame.f_lasti
         if code is not _latest[0]:
-            frame = user_frame(frame)
-            code = frame.f_code
+            code, line = _place_of(frame)
         x_kept = x if keep_x else a.shape if keep_shape else None
-        append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x_kept))
+        append((op, _NONE, code, line, key, y if keep_y else None, k, x_kept))
         return y
 
     return call
@@ -169,13 +168,12 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
         if append is None or (k1 is None and k2 is None):
             return y
         y._key = key = next_key()
-        code = (frame := _frame(1)).f_code
+        code, line = (frame := _frame(1)).f_code, frame.f_lasti
         if code is not _latest[0]:
-            frame = user_frame(frame)
-            code = frame.f_code
+            code, line = _place_of(frame)
         s1 = x1 if keep_1 or k1 is None else a.shape
         s2 = x2 if keep_2 or k2 is None else b.shape
-        append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k1, s1, k2, s2))
+        append((op, _NONE, code, line, key, y if keep_y else None, k1, s1, k2, s2))
         return y
 
     return call
@@ -323,12 +321,11 @@ def _recorded_again(
         return y
     y._key = key = next_key()
     frame = _frame(3)
-    code = frame.f_code
+    code, line = frame.f_code, frame.f_lasti
     if code is not _latest[0]:
-        frame = user_frame(frame)
-        code = frame.f_code
+        code, line = _place_of(frame)
     kept = x if op.kept[0] else a.shape if same else spec_of(x)
-    append((op, bound, code, frame.f_lasti, key, y if "y" in op.saves else None, k, kept))
+    append((op, bound, code, line, key, y if "y" in op.saves else None, k, kept))
     return y
 
 
@@ -374,25 +371,39 @@ _latest: list[Any] = [None]
 """The most recent code of the user: the next call is likely to come from it as well."""
 
 
-callers: dict[Any, Any] = {}
-"""The user's frame of each running call of ``from_here``, by its own frame."""
-
-
 def user_frame(frame: Any) -> Any:
     """The innermost frame outside of the package, or the outermost one there is."""
     while internal[frame.f_code.co_filename] and frame.f_back is not None:
-        frame = callers.get(frame) or frame.f_back
+        frame = frame.f_back
     _latest[0] = None if internal[frame.f_code.co_filename] else frame.f_code
     return frame
 
 
+_places: dict[int, tuple[Any, int]] = {}
+"""The user's code and instruction of each running call of ``from_here``, by its frame's id."""
+
+
 def from_here(function: Call, *args: Any) -> Any:
-    """The result of a function that records many ops: their user's frame is searched once."""
-    try:  # a variable for the frame would be a cycle, which keeps the arguments alive
-        callers[_frame(0)] = user_frame(_frame(1))
+    """The result of a function that records many ops: their place is searched once."""
+    own, user = id(_frame(0)), user_frame(_frame(1))  # the frame itself would be a cycle
+    try:
+        _places[own] = user.f_code, user.f_lasti
         return function(*args)
     finally:
-        callers.pop(_frame(0), None)
+        _places.pop(own, None)
+
+
+_FROM_HERE = from_here.__code__
+
+
+def _place_of(frame: Any) -> tuple[Any, int]:
+    """The user's code, and its instruction, that called the package."""
+    while internal[frame.f_code.co_filename] and frame.f_back is not None:
+        if frame.f_code is _FROM_HERE and (found := _places.get(id(frame))):
+            return found
+        frame = frame.f_back
+    _latest[0] = None if internal[frame.f_code.co_filename] else frame.f_code
+    return frame.f_code, frame.f_lasti
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
@@ -675,8 +686,7 @@ def record(
     else:
         named, kept = out._key, out if "y" in op.saves else None
     if origin is None:
-        frame = user_frame(_frame(2))
-        origin = frame.f_code, frame.f_lasti
+        origin = _place_of(_frame(2))
     entry = [op, attributes, origin[0], origin[1], named, kept]
     last = len(op.kept) - 1  # the fact of a variadic argument holds for all of its tensors
     for i, x in enumerate(data):
