@@ -100,15 +100,16 @@ class _Symbols(Recorder):
         like: Any = next((x for x in args if own_recorder((x,)) is self), None)
         if like is None:  # a call of a signal handler
             return below(None, op, args, attributes)
-        return self.written(like, Writer.write, op, [value_of(x) for x in args], attributes)
+        write = like._array.writer.write
+        return self.written(like, write, op, [value_of(x) for x in args], attributes)
 
     def written(self, like: Any, function: Callable[..., Any], *given: Any) -> Tensor:
-        """The symbol for ``function(writer, *given)``, on the device of ``like``."""
+        """The symbol for ``function(*given)``, which calls ``s``, on the device of ``like``."""
         writer: Writer = like._array.writer
         if writer.recorder is None:
-            value = function(writer, *given)
+            value = function(*given)
         else:
-            value = with_recorder(writer.recorder, function, writer, *given)
+            value = with_recorder(writer.recorder, function, *given)
         return self.tensor(writer, value, like._kind.device)
 
 
@@ -122,13 +123,12 @@ def value_of(x: Any) -> Any:
 
 def row_size(x: Any) -> Any:
     """The number of elements of a row, as a symbol of the dtype of ``x``."""
-    dtype = value_of(x).dtype
-    return _symbols.written(x, lambda writer: writer.s.extent("n", dtype))
+    return _symbols.written(x, x._array.writer.s.extent, "n", value_of(x).dtype)
 
 
 def row_positions(x: Any) -> Any:
     """The integers 0, 1, 2 ... along a row, as a symbol like ``x``."""
-    return _symbols.written(x, lambda writer: writer.s.position("n"))
+    return _symbols.written(x, x._array.writer.s.position, "n")
 
 
 class Formula:

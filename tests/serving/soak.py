@@ -328,8 +328,14 @@ class Disturber:
     # Processes -----------------------------------------------------------------------------------
 
     async def kills_worker(self):
-        await self.until(self.server.workers, "a worker that was killed")
-        kill(self.chance.choice(self.server.workers()))
+        workers = []
+
+        def some():
+            workers[:] = self.server.workers()
+            return workers
+
+        await self.until(some, "a worker that was killed")
+        kill(self.chance.choice(workers))
         self.kills += 1
         await asyncio.sleep(self.chance.uniform(0.0, 0.5))
 
