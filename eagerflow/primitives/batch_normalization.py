@@ -19,6 +19,7 @@ from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.batch_normalization import BatchNormConfig, BatchNormWriter
 from eagerflow.primitives.llvm.staged_kernel import (
     Held,
+    Prepared,
     Room,
     StagedCall,
     StagedKernel,
@@ -133,25 +134,27 @@ def _program(x: Any, epsilon: float, lanes: int, **given: Any) -> tuple[Any, Any
 
 def _staged(x: Any, made: Sequence[Any], epsilon: float, lanes: int, **given: Any) -> StagedCall:
     """The kernel that writes the three results, for contiguous arrays of one dtype."""
-    channels = x.shape[-1]
-    about = (name in given for name in ("scale", "offset", "g"))
-    kernel = _kernel(BatchNormConfig(dtype_name(x.dtype), channels, lanes, *about))
-    rows = x.size // channels
-    height = max(PIECE_ELEMENTS // channels, -(-rows // MAX_PIECES), 1)
-    line = channels * x.itemsize
+    prepared = _prepared(x.size // x.shape[-1], x.shape[-1], x.dtype, epsilon, lanes, *given)
     y, first, second = made
-    return StagedCall(
+    return prepared.on(x=x, y=y, first=first, second=second, **given)
+
+
+@kept
+def _prepared(
+    rows: int, channels: int, dtype: Any, epsilon: float, lanes: int, *given: str
+) -> Prepared:
+    """The kernel for so many rows; ``given`` are the names of the arrays besides x."""
+    about = (name in given for name in ("scale", "offset", "g"))
+    kernel = _kernel(BatchNormConfig(dtype_name(dtype), channels, lanes, *about))
+    height = max(PIECE_ELEMENTS // channels, -(-rows // MAX_PIECES), 1)
+    line = channels * dtype.itemsize
+    return Prepared(
         kernel,
         (rows, 1, height, 1),
-        x.size >= MIN_SHARED_ELEMENTS,
-        x=x,
-        y=y,
-        first=first,
-        second=second,
+        rows * channels >= MIN_SHARED_ELEMENTS,
         sums=Room(-(-rows // height) * kernel.writer.kinds * line),
         lines=Room(4 * line),
         numbers=Held(np.array([epsilon, rows], np.float64)),
-        **given,
     )
 
 

@@ -22,6 +22,7 @@ from eagerflow.primitives.llvm.attention_gradient import AttentionGradientWriter
 from eagerflow.primitives.llvm.attention_writer import AttentionConfig, AttentionWriter
 from eagerflow.primitives.llvm.staged_kernel import (
     Held,
+    Prepared,
     Room,
     StagedCall,
     StagedKernel,
@@ -51,11 +52,11 @@ def takes(q: Array, v: Array) -> bool:
     """Whether machine code supports arrays of these shapes, and pays."""
     if q.dtype.char not in "fd" or q.shape[2] < MIN_QUERIES or 0 in (*q.shape, *v.shape):
         return False
-    return generated.pays(_products(q, v), MIN_PRODUCTS)
+    return generated.pays(_products(q.shape, v.shape), MIN_PRODUCTS)
 
 
-def _products(q: Array, v: Array) -> int:
-    return prod(q.shape[:3]) * v.shape[2] * (q.shape[3] + v.shape[3])
+def _products(of_q: tuple[int, ...], of_v: tuple[int, ...]) -> int:
+    return prod(of_q[:3]) * of_v[2] * (of_q[3] + of_v[3])
 
 
 @kept
@@ -76,25 +77,28 @@ def forward_call(
     q: Array, k: Array, v: Array, y: Array, log_sums: Array, options: Options
 ) -> StagedCall:
     """The kernel of averages and logarithms; the last axes of all arrays are contiguous."""
-    batch, heads, length, _ = q.shape
     mask = _Mask(q, k, options.mask)
-    kernel = _kernel(AttentionForwardWriter, mask.config(q, v, options.is_causal))
+    config = mask.config(q, v, options.is_causal)
+    prepared = _prepared_forward(config, q.shape, k.shape, options.scale)
+    return _on(prepared, q=q, k=k, v=v, y=y, mask=mask.array, log_sums=log_sums)
+
+
+@kept
+def _prepared_forward(
+    config: AttentionConfig, of_q: tuple[int, ...], of_k: tuple[int, ...], scale: float
+) -> Prepared:
+    """The call for queries and keys of these shapes."""
+    (batch, heads, length, _), (_, shared, keys, _) = of_q, of_k
     pieces = -(-MIN_PIECES // (batch * heads))
     span = min(round_up(-(-length // pieces), QUERIES), MAX_PIECE_QUERIES)
-    return StagedCall(
-        kernel,
+    return Prepared(
+        _kernel(AttentionForwardWriter, config),
         (batch * heads, length, 1, span),
-        _products(q, v) >= MIN_SHARED_PRODUCTS,
-        q=_place(q),
-        k=_place(k),
-        v=_place(v),
-        y=_place(y),
-        mask=_place(mask.array),
-        log_sums=log_sums,
-        scale=Held(np.array([options.scale], q.dtype)),
+        _products(of_q, (*of_k[:3], config.value_width)) >= MIN_SHARED_PRODUCTS,
+        scale=Held(np.array([scale], config.dtype)),
         heads=heads,
-        group=heads // k.shape[1],
-        keys=k.shape[2],
+        group=heads // shared,
+        keys=keys,
     )
 
 
@@ -130,39 +134,60 @@ def gradient_call(
     options: Options,
 ) -> StagedCall:
     """The kernel of the three gradients; the last axes of all arrays are contiguous."""
-    batch, heads, length, _ = q.shape
-    shared, keys = k.shape[1:3]
-    group = heads // shared
     (g, of_log_sums), (y, log_sums), (of_q, of_k, of_v) = given, found, made
     mask = _Mask(q, k, options.mask)
-    kernel = _kernel(AttentionGradientWriter, mask.config(q, v, options.is_causal))
-    wanted = -(-MIN_PIECES // (batch * shared))  # parts of each head of keys
+    config = mask.config(q, v, options.is_causal)
+    without = of_log_sums is None
+    prepared, parts = _prepared_gradient(config, q.shape, k.shape, options.scale, without)
+    more = {} if without else {"of_log_sums": of_log_sums}
+    if parts == 1:
+        more |= {"sums_k": of_k, "sums_v": of_v}
+    own = {"q": q, "k": k, "v": v, "y": y, "g": g, "of_q": of_q, "of_k": of_k, "of_v": of_v}
+    return _on(prepared, **own, mask=mask.array, log_sums=log_sums, **more)
+
+
+def _prepared_gradient(
+    config: AttentionConfig,
+    of_q: tuple[int, ...],
+    of_k: tuple[int, ...],
+    scale: float,
+    without: bool,
+) -> tuple[Prepared, int]:
+    """The call for queries and keys of these shapes, and the parts of each head of keys.
+
+    Several parts have memory for their sums. ``without`` means that the logarithms have no
+    gradient.
+    """
+    (batch, heads, length, _), (_, shared, keys, width) = of_q, of_k
+    kernel, group = _kernel(AttentionGradientWriter, config), heads // shared
+    wanted = -(-MIN_PIECES // (batch * shared))
     chunk = min(round_up(-(-length * group // wanted), QUERIES), kernel.writer.chunk)
     parts = min(wanted, group * -(-length // chunk))
-    return StagedCall(
+    more: dict[str, Any] = {}
+    if without:
+        more["of_log_sums"] = Held(np.zeros(of_q[:3], config.dtype))
+    if parts > 1:
+        more["sums_k"] = _sums((batch, shared, keys, width), config, parts)
+        more["sums_v"] = _sums((batch, shared, keys, config.value_width), config, parts)
+    prepared = Prepared(
         kernel,
         (batch * shared, parts, 1, 1),
-        _products(q, v) >= MIN_SHARED_PRODUCTS,
-        q=_place(q),
-        k=_place(k),
-        v=_place(v),
-        y=_place(y),
-        g=_place(g),
-        of_q=_place(of_q),
-        of_k=_place(of_k),
-        of_v=_place(of_v),
-        sums_k=_sums(of_k, parts),
-        sums_v=_sums(of_v, parts),
-        mask=_place(mask.array),
-        log_sums=log_sums,
-        of_log_sums=Held(np.zeros_like(log_sums)) if of_log_sums is None else of_log_sums,
-        scale=Held(np.array([options.scale], q.dtype)),
+        _products(of_q, (*of_k[:3], config.value_width)) >= MIN_SHARED_PRODUCTS,
+        scale=Held(np.array([scale], config.dtype)),
         shared=shared,
         group=group,
         queries=length,
         keys=keys,
         chunk=chunk,
+        **more,
     )
+    return prepared, parts
+
+
+def _on(prepared: Prepared, **arrays: Any) -> StagedCall:
+    """The call on arrays, those of four axes with the strides of all but the last."""
+    given = {name: x for name, x in arrays.items() if x is not None}
+    return prepared.on(**{n: (x, *x.strides[:3]) if x.ndim > 3 else x for n, x in given.items()})
 
 
 def native(make: Callable[..., StagedCall], *arrays: Any) -> StagedCall | None:
@@ -170,12 +195,13 @@ def native(make: Callable[..., StagedCall], *arrays: Any) -> StagedCall | None:
     return make() if all(x is None or x.strides[-1] == x.itemsize for x in arrays) else None
 
 
-def _sums(x: Array, parts: int) -> tuple[Any, ...]:
-    """Memory for the partial results of each part, like ``x``; ``x`` itself for a single part."""
-    if parts == 1:
-        return (*_place(x), 0)
-    strides = [x.shape[2] * x.shape[1], x.shape[2], 1]
-    return (Room(parts * x.nbytes), *(n * x.shape[3] * x.itemsize for n in strides), x.nbytes)
+def _sums(shape: tuple[int, ...], config: AttentionConfig, parts: int) -> tuple[Any, ...]:
+    """Memory for the partial results of each part, with its strides."""
+    size = np.dtype(config.dtype).itemsize
+    batch, heads, rows, width = shape
+    line = width * size
+    whole = batch * heads * rows * line
+    return (Room(parts * whole), heads * rows * line, rows * line, line, whole)
 
 
 class _Mask:
@@ -208,8 +234,3 @@ def _like(x: Array, shape: tuple[int, ...]) -> Array:
     order = sorted(range(3), key=lambda axis: -abs(x.strides[axis]))
     made = buffers.empty((*(shape[axis] for axis in order), shape[3]), x.dtype)
     return made.transpose(*(order.index(axis) for axis in range(3)), 3)
-
-
-def _place(x: Any) -> tuple[Any, ...]:
-    """The kernel's arguments for an array: its address, and the strides of heads and rows."""
-    return (0, 0, 0, 0) if x is None else (x, *x.strides[:3])

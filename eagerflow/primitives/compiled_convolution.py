@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -21,7 +22,9 @@ from eagerflow.primitives.blocks import Block, ranges_of_sums
 from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig, ConvolutionWriter
 from eagerflow.primitives.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
 from eagerflow.primitives.llvm.staged_kernel import (
+    MAX_KEPT_KERNELS,
     Flags,
+    Prepared,
     Room,
     StagedCall,
     StagedKernel,
@@ -48,7 +51,9 @@ class Method:
     """A method to compute convolutions and the gradients of their filters."""
 
     takes: Callable[[Any, Windows, int, int], bool]
-    """Whether it supports a convolution of x with so many channels and filters, and pays."""
+    """Whether it supports arrays of a dtype with so many channels and filters."""
+    min_products: int
+    """Multiplications of the direct sum from which compiling a kernel pays."""
     configure: Callable[[str, Windows, int, int, bool], ConvolutionConfig]
     forward: type[ConvolutionWriter]
     filter_gradient: type[ConvolutionWriter]
@@ -62,9 +67,20 @@ class Method:
 
 def methods_for(x: Array, windows: Windows, channels: int, filters: int) -> Iterator[Method]:
     """The methods that support a convolution of ``x`` and pay, the best one first."""
-    for method in (WINOGRAD, DIRECT):
-        if method.takes(x, windows, channels, filters):
+    products, supported = _supported(x.shape[0], x.dtype, windows, channels, filters)
+    for method in supported:
+        if generated.pays(products, method.min_products):
             yield method
+
+
+@lru_cache(MAX_KEPT_KERNELS)
+def _supported(
+    images: int, dtype: Any, windows: Windows, channels: int, filters: int
+) -> tuple[int, tuple[Method, ...]]:
+    """Multiplications of the direct sum, and the methods for such a convolution."""
+    products = _products(images, windows, channels, filters)
+    given = dtype, windows, channels, filters
+    return products, tuple(m for m in (WINOGRAD, DIRECT) if products and m.takes(*given))
 
 
 def _products(images: int, windows: Windows, channels: int, filters: int) -> int:
@@ -72,19 +88,15 @@ def _products(images: int, windows: Windows, channels: int, filters: int) -> int
     return images * prod([a.out * a.kernel for a in windows]) * channels * filters
 
 
-def _takes_winograd(x: Array, windows: Windows, channels: int, filters: int) -> bool:
-    fits = (
-        x.dtype == float32
+def _takes_winograd(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
+    return (
+        dtype == float32
         and len(windows) == 2
         and all(a.kernel == 3 and a.stride == 1 and a.dilation == 1 for a in windows)
         and min(channels, filters) >= 16
         and windows[0].out * windows[1].out >= 4
         and windows[1].out <= MAX_COLUMNS
     )
-    if not fits:
-        return False
-    products = _products(x.shape[0], windows, channels, filters)
-    return products > 0 and generated.pays(products, MIN_WINOGRAD_PRODUCTS)
 
 
 def _winograd_config(
@@ -103,16 +115,12 @@ def _winograd_config(
     return ConvolutionConfig(dtype, high, wide, channels, filters, band, group, turned)
 
 
-def _takes_direct(x: Array, windows: Windows, channels: int, filters: int) -> bool:
-    more = not all(a.kernel == 1 for a in windows)
-    return more and _pays_directly(x, windows, channels, filters)
+def _takes_direct(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
+    return _sums_directly(dtype, windows, filters) and not all(a.kernel == 1 for a in windows)
 
 
-def _pays_directly(x: Array, windows: Windows, channels: int, filters: int) -> bool:
-    if x.dtype.char not in "fd" or len(windows) > 2 or filters * x.dtype.itemsize < 32:
-        return False
-    products = _products(x.shape[0], windows, channels, filters)
-    return products > 0 and generated.pays(products, MIN_DIRECT_PRODUCTS)
+def _sums_directly(dtype: Any, windows: Windows, filters: int) -> bool:
+    return dtype.char in "fd" and len(windows) <= 2 and filters * dtype.itemsize >= 32
 
 
 def _direct_config(
@@ -128,10 +136,24 @@ def _direct_config(
 
 
 WINOGRAD = Method(
-    _takes_winograd, _winograd_config, WinogradForwardWriter, WinogradFilterWriter, 2, 16, 1 << 24
+    _takes_winograd,
+    MIN_WINOGRAD_PRODUCTS,
+    _winograd_config,
+    WinogradForwardWriter,
+    WinogradFilterWriter,
+    tile=2,
+    sums=16,
+    min_shared_products=1 << 24,
 )
 DIRECT = Method(
-    _takes_direct, _direct_config, DirectForwardWriter, DirectFilterWriter, 1, 0, 1 << 22
+    _takes_direct,
+    MIN_DIRECT_PRODUCTS,
+    _direct_config,
+    DirectForwardWriter,
+    DirectFilterWriter,
+    tile=1,
+    sums=0,
+    min_shared_products=1 << 22,
 )
 
 
@@ -158,13 +180,13 @@ def forward(
     infinity and NaN spread to neighbors that do not depend on them.
     """
     filters = w.shape[-2] if turned else w.shape[-1]
-    y = buffers.empty((len(x), *(a.out for a in windows), filters), x.dtype)
+    y = buffers.empty((len(x), *[a.out for a in windows], filters), x.dtype)
     x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
     call = forward_call(x, w, y, method=method, windows=windows, turned=turned)
     flags = call.run()
     if flags is None or not flags.any():
         return y, []
-    images, rows, height, band = call.cut
+    images, rows, height, band = call.prepared.cut
     blocks, again = -(-rows // band), []
     for piece in np.flatnonzero(flags).tolist():
         first, start = piece // blocks * height, method.tile * (piece % blocks * band)
@@ -179,19 +201,28 @@ def forward_call(
 ) -> StagedCall:
     """The kernel of the convolution, with flags of non-finite pieces."""
     channels, filters = w.shape[-1:-3:-1] if turned else w.shape[-2:]
-    kernel = _kernel(
-        method, method.forward, dtype_name(x.dtype), windows, channels, filters, turned
-    )
+    prepared = _prepared_forward(method, len(x), x.dtype, windows, channels, filters, turned)
+    return prepared.on(images=x, other=w, result=y)
+
+
+@kept
+def _prepared_forward(
+    method: Method,
+    images: int,
+    dtype: Any,
+    windows: Windows,
+    channels: int,
+    filters: int,
+    turned: bool,
+) -> Prepared:
+    kernel = _kernel(method, method.forward, dtype_name(dtype), windows, channels, filters, turned)
     config = kernel.writer.config
-    images, rows = len(x), -(-config.high.out // method.tile)
+    rows = -(-config.high.out // method.tile)
     height = max(min(config.group, images // 8), 1)
-    return StagedCall(
+    return Prepared(
         kernel,
         (images, rows, height, config.band),
         _products(images, windows, channels, filters) >= method.min_shared_products,
-        images=x,
-        other=w,
-        result=y,
         weights=Room(kernel.writer.weights),
         flags=_flags(method, -(-images // height) * -(-rows // config.band)),
     )
@@ -214,21 +245,25 @@ def filter_gradient_call(
     x: Array, g: Array, found: Array, *, method: Method, windows: Windows
 ) -> StagedCall:
     """The kernel of the filters' gradient, with flags of non-finite pieces."""
-    channels, filters = x.shape[-1], g.shape[-1]
-    kernel = _kernel(
-        method, method.filter_gradient, dtype_name(x.dtype), windows, channels, filters
-    )
+    sizes = x.shape[-1], g.shape[-1]
+    prepared = _prepared_filter_gradient(method, len(x), x.dtype, windows, *sizes)
+    return prepared.on(images=x, other=g, result=found)
+
+
+@kept
+def _prepared_filter_gradient(
+    method: Method, images: int, dtype: Any, windows: Windows, channels: int, filters: int
+) -> Prepared:
+    name = dtype_name(dtype)
+    kernel = _kernel(method, method.filter_gradient, name, windows, channels, filters)
     config = kernel.writer.config
-    images, rows = len(x), -(-config.high.out // method.tile)
-    sums = method.sums * channels * filters or found.size
+    rows = -(-config.high.out // method.tile)
+    sums = (method.sums or prod([a.kernel for a in windows])) * channels * filters
     height, span, count = ranges_of_sums(images, rows, sums, config.band)
-    return StagedCall(
+    return Prepared(
         kernel,
         (images, rows, height, span),
         _products(images, windows, channels, filters) >= method.min_shared_products,
-        images=x,
-        other=g,
-        result=found,
         flags=_flags(method, count),
         weights=Room(count * kernel.writer.sums),
     )
@@ -261,10 +296,38 @@ def _phases(a: Window) -> list[_Phase]:
     return found
 
 
+class _Part(NamedTuple):
+    """A phase of all axes: a convolution without strides from a part of g to a part of x."""
+
+    aim: Any
+    seen: Any
+    taps: Any
+    windows: Windows | None
+    """None if no position sees the phase."""
+
+
+@lru_cache(MAX_KEPT_KERNELS)
+def _parts(windows: Windows) -> tuple[_Part, ...]:
+    every, found = slice(None), []
+    for phases in product(*[_phases(a) for a in windows]):
+        own = tuple(p.window for p in phases)
+        found.append(
+            _Part(
+                (every, *(p.elements for p in phases)),
+                (every, *(p.positions for p in phases)),
+                tuple(p.taps for p in phases),
+                own if all(a.size > 0 for a in own) else None,
+            )
+        )
+    return tuple(found)
+
+
 def scatters(g: Array, windows: Windows, channels: int) -> bool:
     """Whether ``strided_input_gradient`` supports this, and pays."""
-    near = all(a.dilation == 1 for a in windows)
-    return near and _pays_directly(g, windows, g.shape[-1], channels)
+    if not (all(a.dilation == 1 for a in windows) and _sums_directly(g.dtype, windows, channels)):
+        return False
+    products = _products(len(g), windows, g.shape[-1], channels)
+    return products > 0 and generated.pays(products, MIN_DIRECT_PRODUCTS)
 
 
 def strided_input_gradient(g: Array, w: Array, windows: Windows) -> Array:
@@ -273,12 +336,10 @@ def strided_input_gradient(g: Array, w: Array, windows: Windows) -> Array:
     x = buffers.empty(shape, g.dtype)
     if any(a.stride > a.kernel for a in windows):
         x.fill(0)  # some elements are in no window
-    for phases in product(*[_phases(x) for x in windows]):
-        own = tuple(p.window for p in phases)
-        aim = x[(slice(None), *(p.elements for p in phases))]
-        if any(a.size < 1 for a in own):
+    for part in _parts(windows):
+        aim = x[part.aim]
+        if part.windows is None:
             aim[...] = 0
         elif aim.size:
-            seen = g[(slice(None), *(p.positions for p in phases))]
-            aim[...], _ = forward(DIRECT, seen, w[tuple(p.taps for p in phases)], own, True)
+            aim[...], _ = forward(DIRECT, g[part.seen], w[part.taps], part.windows, True)
     return x

@@ -14,7 +14,14 @@ from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.recurrence import ForwardWriter, GradientWriter, InputsFirstWriter
 from eagerflow.primitives.llvm.recurrence_writer import STATES, RecurrenceConfig, RecurrenceWriter
-from eagerflow.primitives.llvm.staged_kernel import Room, StagedCall, StagedKernel, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Prepared,
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
 from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads
@@ -175,43 +182,29 @@ def shares_of(network: Network, blocks: int, helpers: int) -> tuple[int, int]:
     return max(by_rows, min(many, size.batch // MIN_JOINED_ROWS), 1), 1
 
 
-class _Prepared(NamedTuple):
-    """The state shared by all calls for networks of the same form."""
-
-    kernel: StagedKernel[Any]
-    cut: tuple[int, int, int, int]
-    parallel: bool
-    turns: int
-    values: dict[str, Any]
-
-    def call(self, **arrays: Any) -> StagedCall:
-        """Run all steps on arrays, or on row-major copies; None stands for a missing array."""
-        values = self.values.copy()
-        for name, x in arrays.items():
-            if x is not None:
-                values[name] = np.ascontiguousarray(x)
-        return StagedCall(self.kernel, self.cut, self.parallel, self.turns, **values)
+def _on(prepared: Prepared, **arrays: Any) -> StagedCall:
+    """The call on arrays, or on row-major copies; None stands for a missing array."""
+    given = {k: np.ascontiguousarray(x) for k, x in arrays.items() if x is not None}
+    return prepared.on(**given)
 
 
-def _prepared(own: StagedKernel[Any], network: Network, helpers: int, **rooms: int) -> _Prepared:
+def _prepared(own: StagedKernel[Any], network: Network, helpers: int, **rooms: int) -> Prepared:
     """A kernel with its work divided among other threads, and working memory."""
     writer, (batch, steps, *_) = own.writer, network.size
     by_rows, by_units = shares_of(network, writer.blocks, helpers)
     last = steps - 1 if network.reverse is writer.onward else 0
     turns = steps if by_units > 1 else 1
-    return _Prepared(
+    return Prepared(
         own,
         (batch, writer.blocks, -(-batch // by_rows), -(-writer.blocks // by_units)),
         by_rows * by_units > 1,
         turns,
-        {
-            **{name: Room(size) for name, size in rooms.items()},
-            "weights": Room(writer.packed),
-            "steps": steps,
-            "turn_steps": steps // turns,
-            "start": last,
-            "stride": -1 if last else 1,
-        },
+        **{name: Room(size) for name, size in rooms.items()},
+        weights=Room(writer.packed),
+        steps=steps,
+        turn_steps=steps // turns,
+        start=last,
+        stride=-1 if last else 1,
     )
 
 
@@ -262,7 +255,8 @@ def forward_call(
         bias is not None,
         tuple([start is not None for start in starts]),
     )
-    return prepared_forward(network, threads.helpers()).call(
+    return _on(
+        prepared_forward(network, threads.helpers()),
         x=x,
         kernel=kernel,
         recurrent_kernel=recurrent_kernel,
@@ -274,7 +268,7 @@ def forward_call(
 
 
 @kept
-def prepared_forward(network: Network, helpers: int) -> _Prepared:
+def prepared_forward(network: Network, helpers: int) -> Prepared:
     """The call of a network's forward pass, prepared once."""
     found, (batch, steps, width, units) = CELLS[network.cell], network.size
     joined = batch >= MIN_JOINED_ROWS and width > 0
@@ -338,7 +332,8 @@ def gradient_call(
         (start is not None,),
         len(g) > 1 and g[1] is not None,
     )
-    return prepared_gradient(network, threads.helpers()).call(
+    return _on(
+        prepared_gradient(network, threads.helpers()),
         recurrent_kernel=recurrent_kernel,
         gates=values,
         mask=mask,
@@ -350,7 +345,7 @@ def gradient_call(
 
 
 @kept
-def prepared_gradient(network: Network, helpers: int) -> _Prepared:
+def prepared_gradient(network: Network, helpers: int) -> Prepared:
     """The call of a network's backward pass, prepared once."""
     own = _kernel(GradientWriter, network, 1, 1, True)
     handed = 2 * network.size.batch * own.writer.handed

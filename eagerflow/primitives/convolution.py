@@ -264,7 +264,7 @@ def _turned(w: Array, groups: int) -> Array:
 
 def _scatter(g: Array, w: Array, windows: Windows, groups: int, x: Array) -> None:
     """Add each position's contribution to its window, image by image."""
-    places = list(taps(windows))
+    places = taps(windows)
     positions = prod(a.out for a in windows)
     blocks = cut(len(g), 1, positions, 1024, 2 * w.size // groups)
 

@@ -17,7 +17,13 @@ from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.blocks import each_image_block
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedCall, StagedKernel, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Prepared,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
 from eagerflow.primitives.windows import Window, Windows, put, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
@@ -122,23 +128,27 @@ def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
 
 def _staged(x: Array, windows: Windows, result: Array, g: Array = None) -> StagedCall:
     """The kernel that fills ``result`` with maxima, or with g at their positions."""
+    prepared = _prepared(x.shape, x.dtype, windows, g is not None)
+    return prepared.on(x=x, result=result, **({} if g is None else {"g": g}))
+
+
+@kept
+def _prepared(shape: tuple[int, ...], dtype: Any, windows: Windows, back: bool) -> Prepared:
     high, wide = windows
     config = MaxPoolConfig(
-        dtype_name(x.dtype),
+        dtype_name(dtype),
         high.size,
         wide.size,
-        x.shape[-1],
+        shape[-1],
         high.kernel,
         wide.kernel,
         high.out,
         wide.out,
-        g is not None,
+        back,
     )
-    rows = len(x) * high.out
-    height = max(PIECE_ELEMENTS // max(prod(x.shape[2:]) * high.kernel, 1), 1)
-    given = {"x": x, "result": result} | ({} if g is None else {"g": g})
-    cut, shared = (rows, 1, height, 1), x.size >= MIN_SHARED_ELEMENTS
-    return StagedCall(_kernel(config), cut, shared, **given)
+    rows = shape[0] * high.out
+    height = max(PIECE_ELEMENTS // max(prod(shape[2:]) * high.kernel, 1), 1)
+    return Prepared(_kernel(config), (rows, 1, height, 1), prod(shape) >= MIN_SHARED_ELEMENTS)
 
 
 def native_max_pool(x: Any, windows: Windows) -> Callable[..., Any] | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from math import prod
 
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.staged_kernel import Room, StagedCall, StagedKernel, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Prepared,
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
 from eagerflow.primitives.llvm.thin_product import ReadyThinWriter, ThinConfig, ThinProductWriter
 from eagerflow.runtime import threads
 from eagerflow.spec import Array
@@ -58,13 +65,10 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
     kernel = _kernel(ThinConfig(dtype_name(a.dtype), columns, along, high, packs))
     least = kernel.writer.high * (kernel.writer.lanes if along == "rows" else 1)
     height = -(-rows // max(1, min(pieces, rows // least)))
-    return StagedCall(
+    prepared = Prepared(
         kernel,
         (rows, 1, height, 1),
         shared,
-        a=a,
-        b=b,
-        c=out,
         a_row=a.strides[0],
         a_term=a.strides[1],
         b_term=b.strides[0],
@@ -74,6 +78,7 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
         terms=terms,
         packed=Room(columns * terms * a.itemsize) if packs else 0,
     )
+    return prepared.on(a=a, b=b, c=out)
 
 
 @kept

@@ -7,7 +7,8 @@ has ``ceil(size / stride)`` positions, and odd padding goes to the end.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple
 
@@ -196,14 +197,17 @@ def put(y: Array, index: Any, values: Any) -> Array:
     return y
 
 
-def taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
+@lru_cache(256)
+def taps(windows: Windows) -> tuple[tuple[tuple[int, ...], Any, Any], ...]:
     """The elements of the window that are real at some position.
 
     For each: its offset in the window, the positions at which it is real, and its input positions
     there (indices without channels).
     """
+    found = []
     for at in itertools.product(*(range(w.kernel) for w in windows)):
         reached = [w.reach(tap) for w, tap in zip(windows, at, strict=True)]
         if None not in reached:
             outs, ins = zip(*reached, strict=True)  # type: ignore[arg-type]
-            yield at, (slice(None), *outs), (slice(None), *ins)
+            found.append((at, (slice(None), *outs), (slice(None), *ins)))
+    return tuple(found)

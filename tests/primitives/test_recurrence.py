@@ -236,13 +236,13 @@ def test_a_lost_turn_would_be_seen(shared):
     shared.setattr(compiled, "MIN_THREAD_ROWS", 1 << 20)
     case = Case("lstm", (2, 60, 2, 128), given="b")
     (right,) = results_by_threads(case, [1])
-    call = compiled.StagedCall
+    call = compiled.Prepared
 
     def in_one_turn(kernel, cut, parallel, turns, /, **given):
         given["turn_steps"] = given["steps"]
         return call(kernel, cut, parallel, 1, **given)
 
-    shared.setattr(compiled, "StagedCall", in_one_turn)
+    shared.setattr(compiled, "Prepared", in_one_turn)
     assert all(bits != right for bits in results_by_threads(case, [2, 3]))
 
 

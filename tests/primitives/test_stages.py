@@ -5,7 +5,7 @@ import pytest
 
 from eagerflow.codegen import generated
 from eagerflow.primitives.llvm.stage_writer import StageWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedCall, StagedKernel
+from eagerflow.primitives.llvm.staged_kernel import Prepared, StagedKernel
 from eagerflow.runtime import threads
 
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
@@ -70,7 +70,7 @@ def kernel():
 
 def run(kernel, span, turns, parallel):
     lines, total = np.zeros((turns + 1, SIZE)), np.zeros(SIZE)
-    StagedCall(kernel, (1, SIZE, 1, span), parallel, turns, lines=lines, total=total).run()
+    Prepared(kernel, (1, SIZE, 1, span), parallel, turns).on(lines=lines, total=total).run()
     return lines, total
 
 

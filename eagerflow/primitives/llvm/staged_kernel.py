@@ -160,15 +160,15 @@ class Flags(NamedTuple):
     pieces: int
 
 
-class StagedCall:
-    """A kernel with its division of work and the contents of its frame: to run, or as a job.
+class Prepared:
+    """A kernel with its division of work and all contents of its frame but addresses.
 
-    ``values`` are numbers, arrays that it reads and writes, a Room, Flags or Held array, or one of
-    these in a tuple with the numbers that follow it in the frame. ``parallel`` enables other
-    threads, ``turns`` is the repetition count of repeated stages.
+    ``values`` are numbers, a Room, Flags or Held array, or one of these in a tuple with the numbers
+    that follow it in the frame. ``parallel`` enables other threads, ``turns`` is the repetition
+    count of repeated stages.
     """
 
-    __slots__ = ("cut", "kernel", "many", "turns", "values")
+    __slots__ = ("cut", "flags", "held", "kernel", "parallel", "rooms", "size", "template", "turns")
 
     def __init__(
         self,
@@ -179,21 +179,80 @@ class StagedCall:
         /,
         **values: Any,
     ) -> None:
-        self.kernel, self.cut, self.turns, self.values = kernel, cut, turns, values
-        self.many = 1 + threads.helpers() if parallel else 1
+        self.kernel, self.cut, self.parallel, self.turns = kernel, cut, parallel, turns
+        self.held: list[Any] = []
+        self.rooms: list[tuple[int, int]] = []
+        """Slots of the frame with the offsets of their memory."""
+        self.size = 0
+        """Bytes of memory for all of them."""
+        self.flags: tuple[int, int] | None = None
+        """The slot of the flags, and their number."""
+        self.template = kernel.filled(cut, 1, turns, **self._numbers(values))
+
+    def _numbers(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values with a zero in place of each address that is not known yet."""
+        found = {}
+        for name, value in values.items():
+            first, *more = value if type(value) is tuple else (value,)
+            kind, slot = type(first), self.kernel.at[name]
+            if kind is Room:
+                self.rooms.append((slot, self.size))
+                self.size += machine().launch.whole_lines(first.size)
+            elif kind is Flags:
+                self.flags = slot, first.pieces
+            elif kind is Held:
+                self.held.append(first.array)
+            number = 0 if kind in (Room, Flags) else first.array if kind is Held else first
+            found[name] = (number, *more)
+        return found
+
+    def on(self, **arrays: Any) -> StagedCall:
+        """The call that reads and writes these arrays, which have the kernel's names.
+
+        An array may stand in a tuple with the numbers that follow it in the frame.
+        """
+        return StagedCall(self, arrays)
+
+    def frame(self, memory: int) -> tuple[Any, Any]:
+        """A frame that lacks the operands, with its flags, if it has any.
+
+        ``memory`` is the address of the memory that all threads share.
+        """
+        frame, at = self.kernel.frame.from_buffer_copy(self.template), self.kernel.at
+        many = 1 + threads.helpers() if self.parallel else 1
+        frame[at["threads"]] = max(1, min(frame[at["count"]], many))
+        for slot, offset in self.rooms:
+            frame[slot] = memory + offset
+        if self.flags is None:
+            return frame, None
+        slot, pieces = self.flags
+        flags = np.zeros(pieces, np.uint8)
+        frame[slot] = machine().launch.address(flags)
+        return frame, flags
+
+
+class StagedCall(NamedTuple):
+    """A prepared kernel with its arrays: to run, or as a job."""
+
+    prepared: Prepared
+    arrays: dict[str, Any]
 
     def run(self) -> Any:
         """Run it; returns the flags, or None if it has none."""
-        held = []  # kept alive until the call has ended
-
-        def memory(size: int) -> int:
+        prepared, held, memory = self.prepared, None, 0
+        kernel, address = prepared.kernel, machine().launch.address
+        if size := prepared.size:
             # Each power of two has memory of its own: small kernels do not touch the large ones'.
-            held.append(aligned(f"stages {size.bit_length()}", size))
-            start: int = machine().launch.address(held[0])
-            return start
-
-        found, _, flags = _with_memory(self.values, memory)
-        self.kernel.start(self.kernel.filled(self.cut, self.many, self.turns, **found))
+            held = aligned(f"stages {size.bit_length()}", size)  # kept alive until the call's end
+            memory = address(held)
+        frame, flags = prepared.frame(memory)
+        for name, value in self.arrays.items():
+            slot = kernel.at[name]
+            if type(value) is tuple:
+                value, *more = value
+                frame[slot + 1 : slot + 1 + len(more)] = more
+            frame[slot] = address(value)
+        kernel.start(frame)
         return flags
 
     def fixed(self, *arrays: Any) -> FixedStages | None:
@@ -206,47 +265,42 @@ class StagedCall:
         places = {address(x): i for i, x in enumerate(arrays)}
         if len(places) < len(arrays):
             return None
-        operands, rest = {}, {}
-        for name, value in self.values.items():
+        operands = {}
+        for name, value in self.arrays.items():
             first = value[0] if type(value) is tuple else value
-            if not isinstance(first, np.ndarray):
-                rest[name] = value
-                continue
             place = places.get(address(first))
             if place is None:
                 return None
             operands[name] = Operand(place, *like(arrays[place]))
-            if type(value) is tuple:
-                rest[name] = (0, *value[1:])
-        return FixedStages(self, operands, rest)
+        return self.placed(operands)
 
     def placed(self, operands: dict[str, Operand]) -> FixedStages:
         """The same, for given indices of its arrays in the step."""
-        rest = {name: value for name, value in self.values.items() if name not in operands}
-        return FixedStages(self, operands, rest)
+        numbers = {
+            self.prepared.kernel.at[name] + 1: value[1:]
+            for name, value in self.arrays.items()
+            if type(value) is tuple
+        }
+        return FixedStages(self.prepared, operands, numbers)
 
 
 class FixedStages(NamedTuple):
-    """A ``StagedCall`` for arrays of known shapes and strides, as a step of a plan's segment."""
+    """A prepared kernel for arrays of known shapes and strides, as a step of a plan's segment."""
 
-    call: StagedCall
+    prepared: Prepared
     operands: dict[str, Operand]
-    rest: dict[str, Any]
-    """The other contents of the frame."""
+    numbers: dict[int, Any]
+    """Numbers that follow the operands in the frame, by the slot of the first one."""
 
     @property
     def workspace(self) -> int:
         """Bytes of memory that all threads share during a run."""
-        firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
-        return sum(
-            machine().launch.whole_lines(first.size) for first in firsts if type(first) is Room
-        )
+        return self.prepared.size
 
     @property
     def movable(self) -> bool:
         """Whether it may be reordered with its neighbors."""
-        firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
-        return not any(type(first) is Flags for first in firsts)
+        return self.prepared.flags is None
 
     @property
     def chain_rows(self) -> None:
@@ -257,45 +311,11 @@ class FixedStages(NamedTuple):
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its single job."""
-        kernel = self.call.kernel
-        found, held, flags = _with_memory(self.rest, lambda size: workspace)
-        frame = kernel.filled(self.call.cut, self.call.many, self.call.turns, **found)
-        return [kernel.job(frame, self.operands, step, held, flags)]
-
-
-def _with_memory(
-    values: dict[str, Any], memory: Callable[[int], int]
-) -> tuple[dict[str, Any], list[Any], Any]:
-    """The contents of a frame, the constants in it, and its flags, if there are any.
-
-    ``memory`` returns the address of memory of a given size for all Rooms.
-    """
-    found = values.copy()
-    held: list[Any] = []
-    rooms: dict[str, int] = {}
-    size, flags = 0, None
-    for name, value in values.items():
-        first = value[0] if type(value) is tuple else value
-        kind = type(first)
-        if kind is Room:
-            rooms[name] = size
-            size += machine().launch.whole_lines(first.size)
-        elif kind is Held:
-            held.append(first.array)
-            found[name] = _with_first(value, first.array)
-        elif kind is Flags:
-            flags = np.zeros(first.pieces, np.uint8)
-            found[name] = _with_first(value, flags)
-    if rooms:
-        start = memory(size)
-        for name, at in rooms.items():
-            found[name] = _with_first(values[name], start + at)
-    return found, held, flags
-
-
-def _with_first(value: Any, first: Any) -> Any:
-    """A value, or a tuple with its first element replaced."""
-    return (first, *value[1:]) if type(value) is tuple else first
+        prepared = self.prepared
+        frame, flags = prepared.frame(workspace)
+        for slot, numbers in self.numbers.items():
+            frame[slot : slot + len(numbers)] = numbers
+        return [prepared.kernel.job(frame, self.operands, step, prepared.held, flags)]
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
